@@ -1,0 +1,57 @@
+"""What every test shares: markers, a BOX_HOME of its own, nothing of the developer's home."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+VM_TIMEOUT_SECONDS = 400
+
+# The same examples in every run, and no deadline on a busy machine.
+settings.register_profile("box", derandomize=True, database=None, deadline=None)
+settings.load_profile("box")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    no_root = pytest.mark.skip(reason="needs root")
+    no_qemu = pytest.mark.skip(reason="needs QEMU (in CI its absence is a failure)")
+    qemu = shutil.which(f"qemu-system-{platform.machine()}")
+    for item in items:
+        if item.get_closest_marker("root") and os.geteuid() != 0:
+            item.add_marker(no_root)
+        if item.get_closest_marker("vm"):
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(VM_TIMEOUT_SECONDS))
+            if qemu is None and "CI" not in os.environ:
+                item.add_marker(no_qemu)
+
+
+def short_folder() -> Path:
+    """Make a private folder whose path leaves room for a Unix socket's 107 bytes."""
+    return Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobodys_home() -> Iterator[None]:
+    """A test that forgets to set BOX_HOME must not find the developer's."""
+    folder = short_folder()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("BOX_HOME", str(folder))
+        yield
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def box_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield an empty BOX_HOME (0700, short path), set in the environment, gone afterwards."""
+    folder = short_folder()
+    monkeypatch.setenv("BOX_HOME", str(folder))
+    yield folder
+    shutil.rmtree(folder)
