@@ -1,0 +1,132 @@
+"""What was read about a running VMM: plain data, gathered by `linux`, judged by `judging`.
+
+IDs and cgroup paths are as the reader sees them. A part that could not be read is an `Unreadable`
+with the reason, never an empty value that might pass for a good one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.confinement.policy import IdRange
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Why something could not be read."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class NamespaceId:
+    """stat(2) of a namespace link; numbers are reused once no process holds the namespace."""
+
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class ThreadReading:
+    """One thread. `uids` and `gids` are real, effective, saved, file system.
+
+    `capabilities` are masks by set: inheritable, permitted, effective, bounding, ambient.
+    `cgroups` is the path in the hierarchy of each promised controller.
+    """
+
+    tid: int
+    uids: tuple[int, ...]
+    gids: tuple[int, ...]
+    groups: tuple[int, ...]
+    capabilities: dict[str, int]
+    no_new_privileges: int
+    seccomp_mode: int
+    seccomp_filters: int
+    tracer_pid: int
+    namespaces: dict[str, NamespaceId | Unreadable]
+    cgroups: dict[str, str] | Unreadable
+
+
+@dataclass(frozen=True)
+class MountReading:
+    """One mount of the VMM, as `procfs.MountEntry` describes it."""
+
+    mount_id: int
+    device: str
+    root: str
+    target: str
+    options: tuple[str, ...]
+    propagation: tuple[str, ...]
+    fstype: str
+
+
+@dataclass(frozen=True)
+class MountSource:
+    """Where a path of ours lies: the file system's device and the path inside it."""
+
+    device: str
+    root: str
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """One open descriptor: the mount it came through, and its inode there."""
+
+    fd: int
+    mount_id: int
+    inode: int | None
+
+
+@dataclass(frozen=True)
+class ProcessReading:
+    """One process. `rlimits` are (soft, hard) by RLIMIT_ name, None for unlimited."""
+
+    pid: int
+    threads: tuple[ThreadReading, ...]
+    uid_map: tuple[IdRange, ...] | Unreadable
+    gid_map: tuple[IdRange, ...] | Unreadable
+    interfaces: tuple[str, ...] | Unreadable
+    rlimits: dict[str, tuple[int | None, int | None]] | Unreadable
+    oom_score_adj: int | Unreadable
+    mounts: tuple[MountReading, ...] | Unreadable
+    files: tuple[FileReading, ...] | Unreadable
+
+
+@dataclass(frozen=True)
+class CgroupLimits:
+    """The weakest limits in force on any thread; None is no limit. Memory in bytes."""
+
+    pids: int | None
+    memory: int | None
+    memory_and_swap: int | None
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """Our own side, read at the same time, that the VMM's is compared with.
+
+    `sources` tells where the policy's bind sources and device nodes lie, by path; `present` which
+    of its masked and read-only paths this kernel has. `kernel_mount_ids` are the mounts that
+    pipes, sockets and the like have in the kernel, `open_files` the descriptors it was given.
+    """
+
+    namespaces: dict[str, NamespaceId | Unreadable]
+    sources: dict[str, MountSource | Unreadable]
+    present: frozenset[str]
+    kernel_mount_ids: frozenset[int]
+    open_files: frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything that was read of the VMM `pid`, first in `processes`, and its cgroup's others.
+
+    `void` says why the reading stands for nothing: the VMM ended or changed while it was read.
+    """
+
+    pid: int
+    void: str | None
+    processes: tuple[ProcessReading, ...]
+    members: frozenset[int] | Unreadable
+    limits: CgroupLimits | Unreadable
+    host: HostReading

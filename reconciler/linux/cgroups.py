@@ -1,0 +1,259 @@
+"""Control groups of all three layouts: version 1, version 2, and hybrid (both).
+
+A cgroup is named by its path below every hierarchy's root ("/box-1000/vm"); the same path is used
+in each. Version 1 has one hierarchy for some controllers each, version 2 one for all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from reconciler.errors import Busy
+from reconciler.linux import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# "No limit" of version 1: LONG_MAX rounded down to pages (mm/page_counter.c), whatever their size.
+_V1_UNLIMITED = (1 << 63) - (1 << 20)
+# ENODEV: removed while open. EOPNOTSUPP: a threaded cgroup, whose processes its parent lists.
+_GONE_OR_THREADED = frozenset({errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP})
+_POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One mounted hierarchy. `root` is the cgroup that its mount shows, "/" outside containers."""
+
+    version: Literal[1, 2]
+    controllers: frozenset[str]
+    mount: str
+    root: str
+
+    def directory(self, path: str) -> Path:
+        """Where the cgroup `path` of this hierarchy lies, whether or not it exists."""
+        below = os.path.relpath(path, self.root)
+        if below.startswith(".."):
+            raise FileNotFoundError(f"the cgroup {path} is outside of what {self.mount} shows")
+        return Path(self.mount) / below
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All hierarchies that we see."""
+
+    hierarchies: tuple[Hierarchy, ...]
+
+    @property
+    def kind(self) -> Literal["none", "v1", "v2", "hybrid"]:
+        """Hybrid is version 1 with a version 2 mount beside; crun refuses that."""
+        versions = {each.version for each in self.hierarchies}
+        if versions == {1, 2}:
+            return "hybrid"
+        return "none" if not versions else "v1" if 1 in versions else "v2"
+
+    def of_controller(self, controller: str) -> Hierarchy | None:
+        """The hierarchy with this controller, None when there is none."""
+        for each in self.hierarchies:
+            if controller in each.controllers:
+                return each
+        return None
+
+    def directories(self, path: str) -> tuple[Path, ...]:
+        """Where the cgroup `path` lies in each hierarchy, existing or not."""
+        return tuple(each.directory(path) for each in self.hierarchies)
+
+    def paths_of(self, cgroup: bytes) -> dict[Hierarchy, str]:
+        """The cgroup of a process in each hierarchy, from its /proc/PID/cgroup."""
+        paths = {}
+        for entry in procfs.parse_cgroup(cgroup):
+            for each in self.hierarchies:
+                if _belongs(entry, each):
+                    paths[each] = entry.path
+        return paths
+
+
+def _belongs(entry: procfs.CgroupEntry, hierarchy: Hierarchy) -> bool:
+    if hierarchy.version == 2:
+        return entry.hierarchy == 0 and not entry.controllers
+    return bool(entry.controllers) and hierarchy.controllers == set(entry.controllers)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits in force: the least over a cgroup and its ancestors; None is no limit.
+
+    `memory_and_swap_bytes` is what memory and swap may take together.
+    """
+
+    pids: int | None
+    memory_bytes: int | None
+    memory_and_swap_bytes: int | None
+
+
+def detect(mountinfo: bytes | None = None) -> Layout:
+    """The hierarchies of `mountinfo`, by default our own. Raises OSError, ParseError."""
+    data = Path("/proc/self/mountinfo").read_bytes() if mountinfo is None else mountinfo
+    found: dict[tuple[int, frozenset[str]], Hierarchy] = {}
+    for entry in procfs.parse_mountinfo(data):
+        hierarchy = _hierarchy(entry)
+        if hierarchy is not None:
+            # The same hierarchy may be mounted twice; the widest view of it serves best.
+            key = hierarchy.version, hierarchy.controllers
+            if key not in found or len(hierarchy.root) < len(found[key].root):
+                found[key] = hierarchy
+    return Layout(tuple(found.values()))
+
+
+def _hierarchy(entry: procfs.MountEntry) -> Hierarchy | None:
+    if entry.fstype == "cgroup2":
+        return Hierarchy(2, _v2_controllers(Path(entry.target)), entry.target, entry.root)
+    if entry.fstype == "cgroup":
+        words = frozenset(entry.super_options) - {"rw", "ro", "xattr", "clone_children"}
+        names = frozenset(word for word in words if not word.startswith("release_agent="))
+        return Hierarchy(1, names, entry.target, entry.root)
+    return None
+
+
+def _v2_controllers(mount: Path) -> frozenset[str]:
+    try:
+        return frozenset((mount / "cgroup.controllers").read_text().split())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def read_limits(layout: Layout, cgroup: bytes) -> Limits:
+    """The limits in force on a process, from its /proc/PID/cgroup.
+
+    A controller that is mounted nowhere limits nothing. Raises OSError when a file of a limit
+    cannot be read, ParseError when it holds something else.
+    """
+    paths = layout.paths_of(cgroup)
+    pids = _least(layout, paths, "pids", "pids.max")
+    memory = layout.of_controller("memory")
+    if memory is None or memory.version == 2:
+        ram = _least(layout, paths, "memory", "memory.max")
+        swap = _least(layout, paths, "memory", "memory.swap.max")
+        both = None if ram is None or swap is None else ram + swap
+    else:
+        ram = _least(layout, paths, "memory", "memory.limit_in_bytes")
+        both = _least(layout, paths, "memory", "memory.memsw.limit_in_bytes")
+    return Limits(pids, ram, both)
+
+
+def _least(layout: Layout, paths: dict[Hierarchy, str], controller: str, file: str) -> int | None:
+    hierarchy = layout.of_controller(controller)
+    if hierarchy is None:
+        return None
+    if hierarchy not in paths:
+        raise FileNotFoundError(f"the process has no cgroup with {controller}")
+    bottom = hierarchy.directory(paths[hierarchy])
+    # The cgroup itself must exist: a missing one would read as one without limits.
+    bottom.stat()
+    values = []
+    directory = bottom
+    while directory != Path(hierarchy.mount):
+        # A version 2 cgroup lacks the file where its parent does not enable the controller.
+        if (value := _limit(directory / file)) is not None:
+            values.append(value)
+        directory = directory.parent
+    return min(values, default=None)
+
+
+def _limit(path: Path) -> int | None:
+    try:
+        text = path.read_bytes().strip()
+    except FileNotFoundError:
+        return None
+    if text == b"max":
+        return None
+    if not text.isdigit():
+        raise procfs.ParseError(f"{path} is not a limit", details=repr(text[:80]))
+    value = int(text)
+    return None if value >= _V1_UNLIMITED else value
+
+
+def list_procs(directory: Path) -> frozenset[int]:
+    """The PIDs in the cgroup at `directory` and below, as our pid namespace numbers them.
+
+    0 stands for processes that our pid namespace does not show.
+    """
+    found: set[int] = set()
+    for parent in (directory, *_below(directory)):
+        try:
+            found.update(int(word) for word in (parent / "cgroup.procs").read_bytes().split())
+        except OSError as error:
+            if error.errno not in _GONE_OR_THREADED:
+                raise
+    return frozenset(found)
+
+
+def _below(directory: Path) -> list[Path]:
+    """All cgroups below one, parents first."""
+    return [
+        Path(parent) / child for parent, children, _ in os.walk(directory) for child in children
+    ]
+
+
+def kill_all(directories: Iterable[Path], *, timeout_seconds: float = 10.0) -> None:
+    """Kill every process in these cgroups and below, and wait until none is left.
+
+    Cgroups that do not exist hold nobody. Raises Busy when processes are left after the timeout.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    wanted = tuple(directories)
+    while left := frozenset[int]().union(*(list_procs(each) for each in wanted)):
+        for directory in wanted:
+            _kill(directory)
+        if time.monotonic() >= deadline:
+            raise Busy(
+                "Processes of a cgroup do not end.",
+                details=f"{wanted[0]}: PIDs {', '.join(map(str, sorted(left)))}",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _kill(directory: Path) -> None:
+    try:
+        # Version 2, Linux 5.14: the kernel kills them all at once, forks included.
+        with open(os.open(directory / "cgroup.kill", os.O_WRONLY | os.O_CLOEXEC), "wb") as file:
+            file.write(b"1")
+    except (FileNotFoundError, PermissionError):
+        for pid in list_procs(directory):
+            _kill_member(pid, directory)
+    except OSError as error:
+        if error.errno not in _GONE_OR_THREADED:
+            raise
+
+
+def _kill_member(pid: int, directory: Path) -> None:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        # The PID may have been reused since the listing: look again, now that we hold a pidfd.
+        if pid in list_procs(directory):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(pidfd)
+
+
+def remove(directories: Iterable[Path]) -> None:
+    """Remove these cgroups and those below; what does not exist is removed already.
+
+    Raises OSError (EBUSY) while a process is in one.
+    """
+    for directory in directories:
+        for each in (*reversed(_below(directory)), directory):
+            with contextlib.suppress(FileNotFoundError):
+                each.rmdir()

@@ -1,0 +1,113 @@
+"""Our own side of a comparison: our namespaces, and where the paths of a policy lie here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.confinement.policy import RUNTIME_DEVICES
+from reconciler.confinement.reading import HostReading, MountSource, NamespaceId, Unreadable
+from reconciler.linux import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reconciler.confinement.policy import Policy
+    from reconciler.linux.procfs import FdInfo, MountEntry
+
+# The links in /proc/PID/ns that are compared.
+KINDS = ("user", "mnt", "pid", "ipc", "uts", "net", "cgroup")
+
+
+def read_host(policy: Policy) -> HostReading:
+    """Look up everything of ours that a reading of `policy`'s VMM is compared with.
+
+    Raises OSError when /proc/self cannot be read; a path of the policy that cannot be looked up
+    is an Unreadable in the answer.
+    """
+    mounts = procfs.parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
+    by_id = {each.mount_id: each for each in mounts}
+    paths = [*RUNTIME_DEVICES, *policy.devices, *(each.source for each in policy.binds)]
+    maybe = (*policy.masked_paths, *policy.read_only_paths)
+    return HostReading(
+        namespaces=_namespaces(),
+        sources={path: _source(path, by_id) for path in paths},
+        present=frozenset(path for path in maybe if os.path.lexists(path)),
+        kernel_mount_ids=_kernel_mount_ids(),
+        open_files=frozenset(_open_files(policy.open_files)),
+    )
+
+
+def _namespaces() -> dict[str, NamespaceId | Unreadable]:
+    # Never /proc/1/ns: it may not be readable, and then everything would differ from it.
+    found: dict[str, NamespaceId | Unreadable] = {}
+    for kind in KINDS:
+        try:
+            link = Path(f"/proc/self/ns/{kind}").stat()
+        except FileNotFoundError:
+            continue  # this kernel has no such namespace
+        except OSError as error:
+            found[kind] = Unreadable(str(error))
+        else:
+            found[kind] = NamespaceId(link.st_dev, link.st_ino)
+    return found
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _fdinfo(fd: int) -> FdInfo:
+    return procfs.parse_fdinfo(Path(f"/proc/self/fdinfo/{fd}").read_bytes())
+
+
+def _source(path: str, mounts: dict[int, MountEntry]) -> MountSource | Unreadable:
+    """Where `path` lies, as mountinfo will show it once it is bound somewhere.
+
+    stat(2) would not do: on btrfs and overlay its device is not the one of mountinfo.
+    """
+    try:
+        with _opened(path) as fd:
+            mount = mounts.get(_fdinfo(fd).mount_id)
+            resolved = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError as error:
+        return Unreadable(f"{path}: {error.strerror}")
+    if mount is None:
+        return Unreadable(f"{path}: on a mount that we do not see")
+    below = os.path.relpath(resolved, mount.target)
+    return MountSource(mount.device, os.path.normpath(os.path.join(mount.root, below)))
+
+
+def _kernel_mount_ids() -> frozenset[int]:
+    """The mounts inside the kernel that pipes, sockets, eventfds and memfds are on.
+
+    They are in no mountinfo, and the same for all, so a descriptor of ours of each kind tells them.
+    """
+    with contextlib.ExitStack() as stack:
+        fds = [*os.pipe2(os.O_CLOEXEC)]
+        fds.append(os.eventfd(0, os.EFD_CLOEXEC))
+        fds.append(os.memfd_create("box-mount-id", os.MFD_CLOEXEC))
+        for fd in fds:
+            stack.callback(os.close, fd)
+        pair = socket.socketpair()
+        for end in pair:
+            stack.enter_context(end)
+            fds.append(end.fileno())
+        return frozenset(_fdinfo(fd).mount_id for fd in fds)
+
+
+def _open_files(paths: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    for path in paths:
+        # One that cannot be found is not in the answer, so a descriptor of it will be a finding.
+        with contextlib.suppress(OSError), _opened(path) as fd:
+            info = _fdinfo(fd)
+            if info.inode is not None:
+                yield info.mount_id, info.inode

@@ -1,0 +1,290 @@
+"""Parsers of /proc/PID files: pure functions over bytes, described in proc(5).
+
+What a process or a guest could choose (names, paths) stays bytes or is decoded reversibly with
+`os.fsdecode`. Anything unexpected raises ParseError: a reading that cannot be understood must never
+pass for a good one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from reconciler.errors import BoxError
+
+OVERFLOW_ID = 65_534  # /proc/sys/kernel/overflowuid: an ID that has no name in our user namespace
+MAX_ID = 4_294_967_294
+
+
+class ParseError(BoxError):
+    """A file of /proc does not look as the kernel writes it."""
+
+
+@dataclass(frozen=True)
+class Stat:
+    """/proc/PID/stat: `start_time_ticks` are clock ticks since boot (field 22)."""
+
+    pid: int
+    comm: bytes
+    state: str
+    parent_pid: int
+    tty: int
+    start_time_ticks: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """/proc/PID/status. `uids` and `gids` are real, effective, saved, file system."""
+
+    uids: tuple[int, int, int, int]
+    gids: tuple[int, int, int, int]
+    groups: tuple[int, ...]
+    pids_by_namespace: tuple[int, ...]
+    threads: int
+    tracer_pid: int
+    no_new_privileges: int
+    seccomp_mode: int
+    seccomp_filters: int
+    cap_inheritable: int
+    cap_permitted: int
+    cap_effective: int
+    cap_bounding: int
+    cap_ambient: int
+
+
+@dataclass(frozen=True)
+class MountEntry:
+    """One line of /proc/PID/mountinfo.
+
+    `root` is the path inside the mounted file system, `options` those of this mount,
+    `super_options` those of the file system. `propagation` is empty for a private mount.
+    """
+
+    mount_id: int
+    parent_id: int
+    device: str
+    root: str
+    target: str
+    options: tuple[str, ...]
+    propagation: tuple[str, ...]
+    fstype: str
+    source: str
+    super_options: tuple[str, ...]
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this mount is: a read-write file system can be mounted read-only."""
+        return "ro" in self.options
+
+
+@dataclass(frozen=True)
+class CgroupEntry:
+    """One line of /proc/PID/cgroup; hierarchy 0 without controllers is version 2."""
+
+    hierarchy: int
+    controllers: tuple[str, ...]
+    path: str
+
+
+@dataclass(frozen=True)
+class MapLine:
+    """One line of a uid_map; `outside` is in the namespace of who opened the file."""
+
+    inside: int
+    outside: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One line of /proc/PID/limits; None is unlimited."""
+
+    soft: int | None
+    hard: int | None
+
+
+@dataclass(frozen=True)
+class FdInfo:
+    """/proc/PID/fdinfo/N: open(2) `flags`, the mount the file came through, its inode there.
+
+    The inode is shown since Linux 5.14; None before.
+    """
+
+    flags: int
+    mount_id: int
+    inode: int | None
+
+
+def parse_stat(data: bytes) -> Stat:
+    """Parse /proc/PID/stat. The process chose `comm`, which may hold spaces and brackets."""
+    head, opening, rest = data.partition(b" (")
+    comm, closing, tail = rest.rpartition(b") ")
+    fields = tail.split()
+    if not opening or not closing or len(fields) < 20:
+        raise _error("stat", data)
+    return Stat(
+        pid=_number(head, "stat"),
+        comm=comm,
+        state=fields[0].decode("ascii", "replace"),
+        parent_pid=_number(fields[1], "stat"),
+        tty=_number(fields[4], "stat"),
+        start_time_ticks=_number(fields[19], "stat"),
+    )
+
+
+def parse_status(data: bytes) -> Status:
+    """Parse /proc/PID/status; every field of `Status` must be there, once."""
+    fields: dict[bytes, bytes] = {}
+    for line in data.splitlines():
+        key, colon, value = line.partition(b":")
+        if not colon or key in fields:
+            raise _error("status", line)
+        fields[key] = value.strip()
+    try:
+        return Status(
+            uids=_four(fields[b"Uid"]),
+            gids=_four(fields[b"Gid"]),
+            groups=tuple(_number(word, "status") for word in fields[b"Groups"].split()),
+            pids_by_namespace=tuple(_number(word, "status") for word in fields[b"NSpid"].split()),
+            threads=_number(fields[b"Threads"], "status"),
+            tracer_pid=_number(fields[b"TracerPid"], "status"),
+            no_new_privileges=_number(fields[b"NoNewPrivs"], "status"),
+            seccomp_mode=_number(fields[b"Seccomp"], "status"),
+            seccomp_filters=_number(fields[b"Seccomp_filters"], "status"),
+            cap_inheritable=_hex(fields[b"CapInh"]),
+            cap_permitted=_hex(fields[b"CapPrm"]),
+            cap_effective=_hex(fields[b"CapEff"]),
+            cap_bounding=_hex(fields[b"CapBnd"]),
+            cap_ambient=_hex(fields[b"CapAmb"]),
+        )
+    except KeyError as error:
+        raise _error(f"status, which lacks {error},", data) from error
+
+
+def parse_mountinfo(data: bytes) -> tuple[MountEntry, ...]:
+    """Parse /proc/PID/mountinfo in its order: a later line on the same target hides an earlier."""
+    return tuple(_mount(line) for line in data.split(b"\n") if line)
+
+
+def _mount(line: bytes) -> MountEntry:
+    # The kernel escapes space, tab, newline and backslash, so single spaces separate the fields.
+    fields = line.split(b" ")
+    try:
+        dash = fields.index(b"-", 6)
+    except ValueError:
+        raise _error("mountinfo", line) from None
+    if len(fields) != dash + 4 or not re.fullmatch(rb"[0-9]+:[0-9]+", fields[2]):
+        raise _error("mountinfo", line)
+    return MountEntry(
+        mount_id=_number(fields[0], "mountinfo"),
+        parent_id=_number(fields[1], "mountinfo"),
+        device=fields[2].decode(),
+        root=_unescape(fields[3]),
+        target=_unescape(fields[4]),
+        options=_words(fields[5], b","),
+        propagation=tuple(os.fsdecode(word) for word in fields[6:dash]),
+        fstype=_unescape(fields[dash + 1]),
+        source=_unescape(fields[dash + 2]),
+        super_options=_words(fields[dash + 3], b","),
+    )
+
+
+def _unescape(field: bytes) -> str:
+    return os.fsdecode(re.sub(rb"\\([0-3][0-7]{2})", lambda m: bytes([int(m[1], 8)]), field))
+
+
+def parse_cgroup(data: bytes) -> tuple[CgroupEntry, ...]:
+    """Parse /proc/PID/cgroup. A path may hold colons; a deleted one ends in " (deleted)"."""
+    entries = []
+    for line in data.split(b"\n"):
+        if not line:
+            continue
+        parts = line.split(b":", 2)
+        if len(parts) != 3 or not parts[2].startswith(b"/"):
+            raise _error("cgroup", line)
+        number = _number(parts[0], "cgroup")
+        entries.append(CgroupEntry(number, _words(parts[1], b","), os.fsdecode(parts[2])))
+    return tuple(entries)
+
+
+def parse_id_map(data: bytes) -> tuple[MapLine, ...]:
+    """Parse /proc/PID/uid_map or gid_map. 4294967295 outside means: not in our namespace."""
+    lines = []
+    for line in data.splitlines():
+        numbers = [_number(word, "uid_map") for word in line.split()]
+        if len(numbers) != 3:
+            raise _error("uid_map", line)
+        lines.append(MapLine(*numbers))
+    return tuple(lines)
+
+
+def parse_limits(data: bytes) -> dict[str, Limit]:
+    """Parse /proc/PID/limits, by the names it prints: "Max core file size"."""
+    limits: dict[str, Limit] = {}
+    for line in data.splitlines()[1:]:
+        found = re.match(rb"(Max [a-z ]*[a-z]) {2,}([0-9]+|unlimited) +([0-9]+|unlimited)", line)
+        if not found:
+            raise _error("limits", line)
+        soft, hard = (None if word == b"unlimited" else int(word) for word in found.groups()[1:])
+        limits[found[1].decode()] = Limit(soft, hard)
+    if not limits:
+        raise _error("limits", data)
+    return limits
+
+
+def parse_net_dev(data: bytes) -> tuple[str, ...]:
+    """The interface names of /proc/PID/net/dev, below its two lines of headings."""
+    lines = data.splitlines()
+    if len(lines) < 2 or b"|" not in lines[0] or b"|" not in lines[1]:
+        raise _error("net/dev", data)
+    names = []
+    for line in lines[2:]:
+        # A name may hold a colon (an alias), the counters after the last one never do.
+        name, colon, counters = line.rpartition(b":")
+        if not colon or not counters.split() or not all(w.isdigit() for w in counters.split()):
+            raise _error("net/dev", line)
+        names.append(os.fsdecode(name.strip()))
+    return tuple(names)
+
+
+def parse_fdinfo(data: bytes) -> FdInfo:
+    """Parse the first lines of /proc/PID/fdinfo/N, the same for every kind of file."""
+    fields: dict[bytes, bytes] = {}
+    for line in data.splitlines():
+        key, _, value = line.partition(b":")
+        # What follows the first lines is the file's own business, and may repeat a key.
+        fields.setdefault(key, value.strip())
+    flags = fields.get(b"flags", b"")
+    if not re.fullmatch(rb"[0-7]{1,12}", flags) or b"mnt_id" not in fields:
+        raise _error("fdinfo", data)
+    inode = _number(fields[b"ino"], "fdinfo") if b"ino" in fields else None
+    return FdInfo(int(flags, 8), _number(fields[b"mnt_id"], "fdinfo"), inode)
+
+
+def _words(field: bytes, separator: bytes) -> tuple[str, ...]:
+    return tuple(os.fsdecode(word) for word in field.split(separator) if word)
+
+
+def _four(field: bytes) -> tuple[int, int, int, int]:
+    numbers = [_number(word, "status") for word in field.split()]
+    if len(numbers) != 4:
+        raise _error("status", field)
+    return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def _number(word: bytes, file: str) -> int:
+    # int() also takes "1_0", " 1" and other alphabets' digits, which the kernel never writes.
+    if not re.fullmatch(rb"-?[0-9]{1,20}", word):
+        raise _error(file, word)
+    return int(word)
+
+
+def _hex(word: bytes) -> int:
+    if not re.fullmatch(rb"[0-9a-f]{16}", word):
+        raise _error("status", word)
+    return int(word, 16)
+
+
+def _error(file: str, data: bytes) -> ParseError:
+    return ParseError(f"/proc/PID/{file} cannot be understood", details=repr(data[:200]))

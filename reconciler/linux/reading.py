@@ -1,0 +1,266 @@
+"""Read a running VMM from /proc and its cgroup, so that no other process can be read by mistake.
+
+The process is held by a pidfd and its /proc directory, everything is read through that, and whether
+it is still the same is asked again at the end. Threads and members of the cgroup are listed until
+two listings agree. What cannot be read is said so; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from reconciler.confinement.policy import IdRange
+from reconciler.confinement.reading import (
+    CgroupLimits,
+    FileReading,
+    MountReading,
+    NamespaceId,
+    ProcessReading,
+    Reading,
+    ThreadReading,
+    Unreadable,
+)
+from reconciler.linux import cgroups, host_side, identity, procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from reconciler.confinement.policy import Policy
+    from reconciler.confinement.reading import HostReading
+    from reconciler.linux.cgroups import Layout
+    from reconciler.linux.identity import Process, ProcessIdentity
+
+T = TypeVar("T")
+
+_LISTINGS = 20
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CONTROLLERS = ("memory", "pids")
+_RLIMITS = {
+    "Max core file size": "RLIMIT_CORE",
+    "Max file size": "RLIMIT_FSIZE",
+    "Max locked memory": "RLIMIT_MEMLOCK",
+    "Max open files": "RLIMIT_NOFILE",
+    "Max processes": "RLIMIT_NPROC",
+}
+
+
+class Moved(Exception):
+    """What was being read ended or changed on the way."""
+
+
+def read_process(who: ProcessIdentity, policy: Policy, layout: Layout | None = None) -> Reading:
+    """Read the VMM `who` and all processes of its cgroup.
+
+    `policy` says which cgroup to list and which paths of ours to look up, `layout` where cgroups
+    are mounted, by default as we see them. A VMM that is gone, or
+    changes faster than it can be read, gives a void reading; so does a /proc that cannot be
+    understood. Raises HiddenProcess under hidepid, OSError when our own side cannot be read.
+    """
+    host = host_side.read_host(policy)
+    try:
+        with identity.open_process(who) as process:
+            return _read(process, layout or cgroups.detect(), policy, host)
+    except (Moved, ProcessLookupError, procfs.ParseError) as error:
+        return Reading(who.pid, str(error), (), frozenset(), Unreadable("void"), host)
+
+
+def _read(process: Process | None, layout: Layout, policy: Policy, host: HostReading) -> Reading:
+    if process is None:
+        raise Moved("the process is gone")
+    pid = process.identity.pid
+    main, groups = _process(process, layout)
+    members, others = _members(pid, layout, policy.cgroup)
+    limits = _part(lambda: _weakest(layout, groups))
+    # Last: after an exec or an exit, all of the above stands for nothing.
+    if not process.unchanged():
+        raise Moved("the process ended or became another program while it was read")
+    return Reading(pid, None, (main, *others), members, limits, host)
+
+
+def _part(read: Callable[[], T]) -> T | Unreadable:
+    """What `read` gives; a process that has ended makes the whole reading void instead."""
+    try:
+        return read()
+    except ProcessLookupError:
+        raise
+    except OSError as error:
+        return Unreadable(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except procfs.ParseError as error:
+        return Unreadable(str(error))
+
+
+def _process(process: Process, layout: Layout) -> tuple[ProcessReading, frozenset[bytes]]:
+    """One process, and the different contents of its threads' cgroup files."""
+    threads, groups = _threads(process.directory, layout)
+    reading = ProcessReading(
+        pid=process.identity.pid,
+        threads=threads,
+        uid_map=_part(lambda: _id_map(process, "uid_map")),
+        gid_map=_part(lambda: _id_map(process, "gid_map")),
+        interfaces=_part(lambda: procfs.parse_net_dev(process.read("net/dev"))),
+        rlimits=_part(lambda: _rlimits(process)),
+        oom_score_adj=_part(lambda: _integer(process, "oom_score_adj")),
+        mounts=_part(lambda: _mounts(process)),
+        files=_part(lambda: _files(process)),
+    )
+    return reading, groups
+
+
+def _id_map(process: Process, name: str) -> tuple[IdRange, ...]:
+    lines = procfs.parse_id_map(process.read(name))
+    return tuple(IdRange(each.inside, each.outside, each.size) for each in lines)
+
+
+def _rlimits(process: Process) -> dict[str, tuple[int | None, int | None]]:
+    limits = procfs.parse_limits(process.read("limits"))
+    return {_RLIMITS[k]: (v.soft, v.hard) for k, v in limits.items() if k in _RLIMITS}
+
+
+def _integer(process: Process, name: str) -> int:
+    text = process.read(name).strip()
+    if not text.removeprefix(b"-").isdigit():
+        raise procfs.ParseError(f"/proc/PID/{name} cannot be understood", details=repr(text[:80]))
+    return int(text)
+
+
+def _mounts(process: Process) -> tuple[MountReading, ...]:
+    return tuple(
+        MountReading(
+            mount_id=each.mount_id,
+            device=each.device,
+            root=each.root,
+            target=each.target,
+            options=each.options,
+            propagation=each.propagation,
+            fstype=each.fstype,
+        )
+        for each in procfs.parse_mountinfo(process.read("mountinfo"))
+    )
+
+
+def _files(process: Process) -> tuple[FileReading, ...]:
+    # fd/ itself may be listed only with the process's own UID; fdinfo/ by whoever may trace it.
+    found = []
+    for name in _names(process.directory, "fdinfo"):
+        try:
+            info = procfs.parse_fdinfo(process.read(f"fdinfo/{name}"))
+        except FileNotFoundError:
+            continue  # closed since the listing
+        found.append(FileReading(int(name), info.mount_id, info.inode))
+    return tuple(found)
+
+
+def _threads(directory: int, layout: Layout) -> tuple[tuple[ThreadReading, ...], frozenset[bytes]]:
+    for _ in range(_LISTINGS):
+        before = _names(directory, "task")
+        try:
+            pairs = [_thread(directory, int(name), layout) for name in before]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread ended: list again
+        if before and before == _names(directory, "task"):
+            return tuple(pair[0] for pair in pairs), frozenset(pair[1] for pair in pairs)
+    raise Moved("its threads come and go faster than they can be read, or it is gone")
+
+
+def _thread(directory: int, tid: int, layout: Layout) -> tuple[ThreadReading, bytes]:
+    fd = os.open(f"task/{tid}", _OPEN_DIRECTORY, dir_fd=directory)
+    try:
+        status = procfs.parse_status(identity.read_at(fd, "status"))
+        group = identity.read_at(fd, "cgroup")
+        spaces = {kind: _part(partial(_namespace, fd, kind)) for kind in host_side.KINDS}
+    finally:
+        os.close(fd)
+    reading = ThreadReading(
+        tid=tid,
+        uids=status.uids,
+        gids=status.gids,
+        groups=status.groups,
+        capabilities={
+            "inheritable": status.cap_inheritable,
+            "permitted": status.cap_permitted,
+            "effective": status.cap_effective,
+            "bounding": status.cap_bounding,
+            "ambient": status.cap_ambient,
+        },
+        no_new_privileges=status.no_new_privileges,
+        seccomp_mode=status.seccomp_mode,
+        seccomp_filters=status.seccomp_filters,
+        tracer_pid=status.tracer_pid,
+        namespaces=spaces,
+        cgroups=_part(lambda: _controller_paths(layout, group)),
+    )
+    return reading, group
+
+
+def _namespace(thread: int, kind: str) -> NamespaceId:
+    found = os.stat(f"ns/{kind}", dir_fd=thread)
+    return NamespaceId(found.st_dev, found.st_ino)
+
+
+def _controller_paths(layout: Layout, group: bytes) -> dict[str, str]:
+    paths = layout.paths_of(group)
+    return {
+        controller: path
+        for hierarchy, path in paths.items()
+        for controller in _CONTROLLERS
+        if controller in hierarchy.controllers
+    }
+
+
+def _names(directory: int, name: str) -> tuple[str, ...]:
+    """The entries of a directory of /proc, by number. Raises OSError."""
+    fd = os.open(name, _OPEN_DIRECTORY, dir_fd=directory)
+    try:
+        return tuple(sorted(os.listdir(fd), key=int))
+    finally:
+        os.close(fd)
+
+
+def _members(
+    pid: int, layout: Layout, cgroup: str
+) -> tuple[frozenset[int] | Unreadable, tuple[ProcessReading, ...]]:
+    """Who is in the sandbox's cgroup, in any hierarchy, and a reading of all but `pid`."""
+    for _ in range(_LISTINGS):
+        members = _part(lambda: _listed(layout, cgroup))
+        if isinstance(members, Unreadable):
+            return members, ()
+        others = [_other(each, layout) for each in sorted(members - {pid, 0})]
+        if None not in others and members == _part(lambda: _listed(layout, cgroup)):
+            return members, tuple(each for each in others if each is not None)
+    raise Moved("processes of its cgroup come and go faster than they can be read")
+
+
+def _listed(layout: Layout, cgroup: str) -> frozenset[int]:
+    listings = (cgroups.list_procs(Path(each)) for each in layout.directories(cgroup))
+    return frozenset[int]().union(*listings)
+
+
+def _other(pid: int, layout: Layout) -> ProcessReading | None:
+    who = identity.identify(pid)
+    if who is None:
+        return None
+    with identity.open_process(who) as process:
+        if process is None:
+            return None
+        try:
+            return _process(process, layout)[0]
+        except (ProcessLookupError, Moved):
+            return None
+
+
+def _weakest(layout: Layout, groups: frozenset[bytes]) -> CgroupLimits:
+    limits = [cgroups.read_limits(layout, group) for group in groups]
+    return CgroupLimits(
+        pids=_most(each.pids for each in limits),
+        memory=_most(each.memory_bytes for each in limits),
+        memory_and_swap=_most(each.memory_and_swap_bytes for each in limits),
+    )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    numbers = [each for each in known if each is not None]
+    return max(numbers) if numbers and len(numbers) == len(known) else None
