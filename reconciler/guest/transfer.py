@@ -1,0 +1,209 @@
+"""One command's input and output: a loop over poll in which nothing waits for one side alone."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from reconciler.errors import BoxError
+from reconciler.guest import protocol
+from reconciler.guest.protocol import Decoder, Exit, Frame, ProtocolError
+from reconciler.guest.sinks import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RECEIVE_SIZE = 1 << 18
+_STDIN_PIECE = 1 << 15
+# How much may wait for a slow reader of ours before we stop reading from the guest.
+_SINK_LIMIT = 1 << 18
+# The guest enforces the time limit. One that is stopped, or lies, gets this much longer.
+_GRACE_SECONDS = 5.0
+_SIGKILL = 9
+
+Target = int | Callable[[bytes], object]
+
+
+class ChannelClosed(BoxError):
+    """The VM or its agent went away in the middle of a session."""
+
+
+class Signals:
+    """Signals on their way to a command: `send` may be called from a signal handler or a thread."""
+
+    def __init__(self) -> None:
+        self._queue: deque[int] = deque(maxlen=64)
+        self.fd, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def send(self, signo: int) -> None:
+        """Queue a signal and wake the loop."""
+        self._queue.append(signo)
+        try:
+            os.write(self._wake, b"\0")
+        except BlockingIOError:
+            return  # full: it will wake up anyway
+
+    def take(self) -> list[int]:
+        """What was sent since the last call."""
+        try:
+            os.read(self.fd, 4096)
+        except BlockingIOError:
+            return []
+        return [self._queue.popleft() for _ in range(len(self._queue))]
+
+    def close(self) -> None:
+        """Close the pipe."""
+        os.close(self.fd)
+        os.close(self._wake)
+
+
+class Transfer:
+    """The state of one EXEC, from its frame to its EXIT."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        decoder: Decoder,
+        signals: Signals,
+        stdin: int | None,
+        sinks: Sequence[Sink],
+    ) -> None:
+        self._sock = sock
+        self._decoder = decoder
+        self._signals = signals
+        self._stdin = stdin
+        self._sinks = dict(zip((protocol.STDOUT, protocol.STDERR), sinks, strict=True))
+        self._out = bytearray()
+        self._unacknowledged = 0
+        self._started = False
+        self._exit: Exit | None = None
+
+    def run(self, request: bytes, timeout_ms: int) -> Exit:
+        """Send the EXEC frame and move bytes until its EXIT came and all output is delivered."""
+        self._sock.settimeout(0)
+        self._out += request
+        if self._stdin is None:
+            self._out += protocol.encode_frame(protocol.STDIN_EOF)
+        limit = time.monotonic() + timeout_ms / 1000 + _GRACE_SECONDS if timeout_ms else None
+        while self._exit is None or self._held_back():
+            events = self._poll(limit)
+            self._step(events)
+            if limit is not None and self._exit is None and self._overdue(limit):
+                self._exit = Exit(-1, _SIGKILL, timed_out=True)
+                self._sock.shutdown(socket.SHUT_RDWR)
+        self._signals.take()
+        return self._exit
+
+    def _held_back(self) -> bool:
+        """Whether it is our own reader that keeps the command's end from being seen."""
+        return any(sink.pending for sink in self._sinks.values())
+
+    def _overdue(self, limit: float) -> bool:
+        return not self._held_back() and time.monotonic() >= limit
+
+    def _poll(self, limit: float | None) -> dict[int, int]:
+        wanted: dict[int, int] = {self._signals.fd: select.POLLIN}
+        sock = self._sock.fileno()
+        if self._out:
+            wanted[sock] = select.POLLOUT
+        full = any(sink.pending >= _SINK_LIMIT for sink in self._sinks.values())
+        if not full and self._exit is None:
+            wanted[sock] = wanted.get(sock, 0) | select.POLLIN
+        if self._stdin is not None and self._room():
+            wanted[self._stdin] = select.POLLIN
+        for sink in self._sinks.values():
+            if sink.pending:
+                wanted[sink.fd] = wanted.get(sink.fd, 0) | select.POLLOUT
+        poller = select.poll()
+        for fd, mask in wanted.items():
+            poller.register(fd, mask)
+        if limit is None or self._held_back():
+            return dict(poller.poll())
+        return dict(poller.poll(max(0.0, limit - time.monotonic()) * 1000 + 1))
+
+    def _step(self, events: dict[int, int]) -> None:
+        for sink in self._sinks.values():
+            if sink.pending and events.get(sink.fd, 0) & ~select.POLLIN:
+                sink.flush()
+        if self._signals.fd in events:
+            for signo in self._signals.take():
+                self._out += protocol.encode_frame(protocol.SIGNAL, struct.pack("<I", signo))
+        if self._stdin is not None and events.get(self._stdin, 0) & ~select.POLLOUT:
+            self._read_stdin(self._stdin)
+        ready = events.get(self._sock.fileno(), 0)
+        if ready & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            self._receive()
+        if self._out:
+            self._send()
+
+    def _room(self) -> int:
+        """How many bytes of stdin may be read now."""
+        if self._exit is not None or len(self._out) >= _STDIN_PIECE:
+            return 0
+        return min(_STDIN_PIECE, protocol.STDIN_WINDOW - self._unacknowledged)
+
+    def _read_stdin(self, fd: int) -> None:
+        try:
+            data = os.read(fd, self._room())
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""  # a closed descriptor, a terminal that is not ours: no input
+        if data:
+            self._out += protocol.encode_frame(protocol.STDIN, data)
+            self._unacknowledged += len(data)
+        else:
+            self._out += protocol.encode_frame(protocol.STDIN_EOF)
+            self._stdin = None
+
+    def _send(self) -> None:
+        try:
+            done = self._sock.send(self._out)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise ChannelClosed("the sandbox went away while the command ran") from error
+        del self._out[:done]
+
+    def _receive(self) -> None:
+        try:
+            data = self._sock.recv(RECEIVE_SIZE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise ChannelClosed("the sandbox went away while the command ran") from error
+        if not data:
+            raise ChannelClosed("the sandbox went away while the command ran")
+        for frame in self._decoder.feed(data):
+            if self._exit is not None:
+                raise ProtocolError("the guest's agent went on after the command's exit")
+            self._take(frame)
+
+    def _take(self, frame: Frame) -> None:
+        kind, payload = frame
+        if kind == protocol.ERROR:
+            details = protocol.decode_error(payload)
+            raise BoxError("the guest's agent could not run the command", details=details)
+        if kind == protocol.STARTED and not self._started:
+            self._started = True
+        elif not self._started:
+            raise ProtocolError(f"the guest's agent sent {protocol.NAMES[kind]} before STARTED")
+        elif kind in self._sinks:
+            self._sinks[kind].put(payload)
+        elif kind == protocol.STDIN_ACK:
+            self._acknowledge(protocol.decode_number(payload))
+        elif kind == protocol.EXIT:
+            self._exit = protocol.decode_exit(payload)
+        else:
+            raise ProtocolError(f"the guest's agent sent {protocol.NAMES[kind]} unasked")
+
+    def _acknowledge(self, count: int) -> None:
+        if count > self._unacknowledged:
+            raise ProtocolError("the guest's agent acknowledged input that it was not sent")
+        self._unacknowledged -= count
