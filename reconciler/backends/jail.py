@@ -1,0 +1,268 @@
+"""The jail: an OCI container without an image, rendered from the policy and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends.runtime import Runtime, environment, oci_cgroups_path
+from reconciler.confinement.policy import IdRange, Policy
+from reconciler.errors import BoxError
+from reconciler.linux import cgroups, identity, seccomp, subids, userns
+from reconciler.linux.identity import ProcessIdentity
+
+_SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
+"""Where a bundle may lie in the launch's own mount namespace: directories that every host has."""
+
+_RUNTIME_ROOT = "runtime"
+_START_SECONDS = 30.0
+_STDERR_BYTES = 8192
+_OCI_NAMES = {"mnt": "mount", "net": "network"}
+_CAPABILITY_SETS = ("bounding", "effective", "permitted", "inheritable", "ambient")
+
+
+class JailFailed(BoxError):
+    """The OCI runtime could not start the jail, or the VMM in it ended at once."""
+
+
+@dataclass(frozen=True)
+class Jail:
+    """One jail: `name` is the container's, `group` the last part of its cgroup's path."""
+
+    home: Path
+    runtime: Runtime
+    name: str
+    group: str
+    policy: Policy
+
+    @property
+    def runtime_root(self) -> Path:
+        """Where the runtime keeps its own state."""
+        return self.home / _RUNTIME_ROOT
+
+
+class StartedJail:
+    """A jail that is being started; `stderr` is what the VMM says on its standard error.
+
+    Nobody reads the pipe once this is closed: what the VMM prints later is an EPIPE for it, and
+    can neither grow a file nor block.
+    """
+
+    def __init__(self, stderr: int, identify: Callable[[], ProcessIdentity]) -> None:
+        self._stderr = stderr
+        self._identify = identify
+
+    def identity(self) -> ProcessIdentity:
+        """Wait until the runtime has started the VMM; JailFailed when it could not."""
+        return self._identify()
+
+    def complaint(self) -> str:
+        """What the VMM has printed so far, as text that is safe to show."""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._stderr, _STDERR_BYTES)
+            return data.decode("ascii", "backslashreplace").strip()
+        return ""
+
+
+def outer_maps() -> userns.OuterMaps | None:
+    """The maps of the launcher's user namespace; None under root, which needs none."""
+    uid, gid = os.getuid(), os.getgid()
+    if uid == 0:
+        return None
+    ranges = subids.ranges_of(subids.read_tables(), subids.user_name(uid), uid)
+    return userns.outer_map(uid, gid, ranges)
+
+
+def oci_spec(jail: Jail, maps: userns.OuterMaps | None, argv: Sequence[str]) -> dict[str, Any]:
+    """The OCI runtime spec (config.json) that holds `argv` to the jail's policy."""
+    policy = jail.policy
+    uid_inside = maps.uid_inside if maps else int
+    gid_inside = maps.gid_inside if maps else int
+    return {
+        "ociVersion": "1.0.2",
+        "root": {"path": "rootfs", "readonly": policy.read_only_root},
+        "hostname": "box",
+        "process": _process(policy, argv),
+        "mounts": _mounts(policy),
+        "linux": {
+            "namespaces": [{"type": _OCI_NAMES.get(n, n)} for n in policy.namespaces],
+            "uidMappings": _mappings(policy.uid_map, uid_inside),
+            "gidMappings": _mappings(policy.gid_map, gid_inside),
+            "cgroupsPath": oci_cgroups_path(jail.runtime, jail.group),
+            "resources": _resources(policy),
+            "devices": [_device(path) for path in policy.devices],
+            "seccomp": seccomp.oci_seccomp(policy.seccomp_profile, os.uname().machine),
+            "maskedPaths": list(policy.masked_paths),
+            "readonlyPaths": list(policy.read_only_paths),
+        },
+    }
+
+
+def _process(policy: Policy, argv: Sequence[str]) -> dict[str, Any]:
+    return {
+        "args": list(argv),
+        "cwd": "/",
+        "env": [f"{name}={value}" for name, value in policy.environment],
+        "user": {"uid": policy.process_uid, "gid": policy.process_gid},
+        "capabilities": dict.fromkeys(_CAPABILITY_SETS, list(policy.capabilities)),
+        "noNewPrivileges": policy.no_new_privileges,
+        "oomScoreAdj": policy.oom_score_adj,
+        "rlimits": [{"type": r.name, "soft": r.soft, "hard": r.hard} for r in policy.rlimits],
+    }
+
+
+def _mounts(policy: Policy) -> list[dict[str, Any]]:
+    kernel = [
+        {"destination": m.target, "type": m.fstype, "source": m.source, "options": list(m.options)}
+        for m in policy.kernel_mounts
+    ]
+    binds = [
+        {
+            "destination": m.target,
+            "type": "bind",
+            "source": m.source,
+            "options": ["bind", "nosuid", "nodev", "ro" if m.read_only else "rw"],
+        }
+        for m in policy.binds
+    ]
+    return kernel + binds
+
+
+def _mappings(ranges: tuple[IdRange, ...], inside: Callable[[int], int]) -> list[dict[str, int]]:
+    return [
+        {"containerID": each.inside, "hostID": inside(each.host), "size": each.size}
+        for each in ranges
+    ]
+
+
+def _resources(policy: Policy) -> dict[str, Any]:
+    allowed = [{"allow": True, "access": "rw", **_node(path)} for path in policy.devices]
+    return {
+        "pids": {"limit": policy.pids_limit},
+        # Swap is the sum of both in the spec's words: equal means none.
+        "memory": {"limit": policy.memory_limit_bytes, "swap": policy.memory_limit_bytes},
+        "devices": [{"allow": False, "access": "rwm"}, *allowed],
+    }
+
+
+def _node(path: str) -> dict[str, Any]:
+    number = os.stat(path).st_rdev
+    return {"type": "c", "major": os.major(number), "minor": os.minor(number)}
+
+
+def _device(path: str) -> dict[str, Any]:
+    return {"path": path, **_node(path), "fileMode": 0o600, "uid": 0, "gid": 0}
+
+
+@contextlib.contextmanager
+def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterator[StartedJail]:
+    """Start `argv` in the jail, detached: yields a StartedJail at once.
+
+    `pass_fds` arrive as 3, 4, ... and stay the caller's. When the block raises, the jail is gone.
+    """
+    maps = outer_maps()
+    spec = oci_spec(jail, maps, argv)
+    owner = (spec["linux"]["uidMappings"][0]["hostID"], spec["linux"]["gidMappings"][0]["hostID"])
+    scratch = _scratch_directory(jail.policy)
+    jail.runtime_root.mkdir(mode=0o700, exist_ok=True)
+    pid_file = jail.runtime_root / f"{jail.name}.pid"
+    log = jail.runtime_root / f"{jail.name}.log"
+    command = _command(jail, log, "run", "--detach", "--bundle", scratch)
+    command += ["--pid-file", str(pid_file), "--preserve-fds", str(len(pass_fds)), jail.name]
+    with contextlib.ExitStack() as stack:
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        stack.callback(os.close, reader)
+        errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            launcher = stack.enter_context(
+                userns.start_in_namespaces(
+                    command,
+                    maps=maps,
+                    scratch_dir=scratch,
+                    config=json.dumps(spec).encode(),
+                    rootfs_owner=owner,
+                    pass_fds=pass_fds,
+                    env=environment(jail.runtime),
+                    stderr=writer,
+                    errors=errors,
+                )
+            )
+        finally:
+            os.close(writer)
+            os.close(errors)
+
+        def identify() -> ProcessIdentity:
+            import subprocess
+
+            try:
+                code = launcher.wait(_START_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise JailFailed("The OCI runtime did not start the jail in time.") from error
+            if code != 0:
+                raise JailFailed(
+                    f"The OCI runtime {jail.runtime.name} could not start the jail.",
+                    details=_tail(log) or started.complaint(),
+                    hint="`box doctor` tells what the host lacks",
+                )
+            found = identity.identify(int(pid_file.read_text()))
+            if found is None:
+                raise JailFailed("The VMM ended at once.", details=started.complaint())
+            return found
+
+        started = StartedJail(reader, identify)
+        try:
+            yield started
+        except BaseException:
+            remove(jail.home, jail.name, jail.policy.cgroup)
+            raise
+
+
+def remove(home: Path, name: str, cgroup: str) -> None:
+    """End everything in the jail and take away all traces of it; twice is the same as once.
+
+    Needs nothing but the names: works when the runtime's own state is half-written.
+    """
+    layout = cgroups.detect()
+    paths = layout.directories(cgroup)
+    cgroups.kill_all(paths)
+    cgroups.remove(paths)
+    _forget(home / _RUNTIME_ROOT, name)
+
+
+def _forget(runtime_root: Path, name: str) -> None:
+    import shutil
+
+    # The runtime's record: its own `delete` would do no more than this once the cgroup is gone.
+    shutil.rmtree(runtime_root / name, ignore_errors=True)
+    for suffix in ("pid", "log"):
+        (runtime_root / f"{name}.{suffix}").unlink(missing_ok=True)
+
+
+def _command(jail: Jail, log: Path, *arguments: str) -> list[str]:
+    command = [str(jail.runtime.path), "--root", str(jail.runtime_root), "--log", str(log)]
+    if jail.runtime.systemd:
+        command.append("--systemd-cgroup")
+    return [*command, *arguments]
+
+
+def _scratch_directory(policy: Policy) -> str:
+    """A directory to hide under the bundle: none below which something to be mounted lies."""
+    for directory in _SCRATCH_DIRECTORIES:
+        below = directory + "/"
+        if Path(directory).is_dir() and not any(b.source.startswith(below) for b in policy.binds):
+            return directory
+    raise JailFailed(
+        "No directory is free for the launch.",
+        details=f"tried {', '.join(_SCRATCH_DIRECTORIES)}: missing, or what is mounted lies there",
+    )
+
+
+def _tail(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_bytes()[-4096:].decode("ascii", "backslashreplace").strip()
+    return ""

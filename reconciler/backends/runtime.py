@@ -1,0 +1,95 @@
+"""Which OCI runtime starts the jail, and through which cgroup driver."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.errors import Missing
+from reconciler.linux import cgroups, delegation, process
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The runtime's program, and whether cgroups are made by systemd (else in cgroupfs)."""
+
+    path: Path
+    systemd: bool
+
+    @property
+    def name(self) -> str:
+        """`crun` or `runc`."""
+        return self.path.name
+
+
+def find_runtime() -> Runtime:
+    """The runtime to use here: crun, else runc. Raises Missing with the command that gets one.
+
+    crun refuses hosts with hybrid cgroups ("cgroups in hybrid mode not supported"), so there it
+    counts as missing.
+    """
+    hybrid = cgroups.detect().kind == "hybrid"
+    for name in ("runc",) if hybrid else ("crun", "runc"):
+        path = process.find_program(name)
+        if path is not None:
+            return Runtime(path, systemd=_manager_socket() is not None)
+    raise Missing(
+        "No usable OCI runtime is installed.",
+        details="crun does not support this host's hybrid cgroups" if hybrid else None,
+        hint=process.install_command("runc"),
+    )
+
+
+def cgroup_path(runtime: Runtime, group: str) -> str:
+    """Where the cgroup `group` of ours lies below each hierarchy's root."""
+    uid = os.getuid()
+    if not runtime.systemd:
+        return f"{delegation.parent_of(uid)}/{group}"
+    if uid == 0:
+        return f"/system.slice/box-{group}.scope"
+    return f"/user.slice/user-{uid}.slice/user@{uid}.service/user.slice/box-{group}.scope"
+
+
+def oci_cgroups_path(runtime: Runtime, group: str) -> str:
+    """The same in the spec's `linux.cgroupsPath`: systemd's drivers take SLICE:PREFIX:NAME."""
+    if not runtime.systemd:
+        return cgroup_path(runtime, group)
+    return f"{'system' if os.getuid() == 0 else 'user'}.slice:box:{group}"
+
+
+def ensure_delegation(runtime: Runtime) -> None:
+    """See that cgroups can be made where `cgroup_path` says.
+
+    Root makes the parent itself; an ordinary user without systemd needs it made once per boot.
+    Raises Missing with the command that does.
+    """
+    if runtime.systemd:
+        return
+    uid = os.getuid()
+    problem = delegation.probe_delegation(delegation.parent_of(uid))
+    if problem is None:
+        return
+    if uid == 0:
+        delegation.make_delegation(delegation.parent_of(0), 0, 0)
+        return
+    raise Missing(
+        "No cgroup is delegated to you, so no limit would be in force.",
+        details=problem,
+        hint=f"sudo box setup --user {uid} (once per boot, where no systemd does it)",
+    )
+
+
+def environment(runtime: Runtime) -> dict[str, str]:
+    """What the runtime needs from ours: the way to the user's systemd, nothing else."""
+    if not runtime.systemd:
+        return {}
+    return process.inherited("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+
+
+def _manager_socket() -> Path | None:
+    if not Path("/run/systemd/system").is_dir():
+        return None
+    uid = os.getuid()
+    socket = Path("/run/systemd/private" if uid == 0 else f"/run/user/{uid}/bus")
+    return socket if socket.is_socket() else None

@@ -1,0 +1,222 @@
+"""QEMU: the command line of a microVM, and what we ask a running one to do.
+
+The command line names no socket, no disk and no secret: sockets are inherited listening
+descriptors, the data disk arrives over QMP when the VM is claimed, and the token goes to the
+guest's agent over its port. What is left in argv may be read by every user of the host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from reconciler.vmm.qmp import Qmp, QmpError
+
+AGENT_PORTS = 16
+"""Virtio-serial ports of a VM: QEMU serves one client a port (measured in ARCHITECTURE.md)."""
+
+CONSOLE_BYTES = 65536
+"""Size of the ring that keeps the guest's console; must be a power of two."""
+
+TRANSLATION_CACHE_MIB = 64
+"""Bound of the emulator's translation cache: its default may grow to 1 GiB."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All of a VM that its snapshot depends on, apart from the files it boots."""
+
+    arch: str
+    """`x86_64` or `aarch64`."""
+    accelerator: str
+    """`kvm` or `tcg` (software emulation)."""
+    cpus: int
+    ram_mib: int
+    data_bytes: int
+    """Size of the /data disk; the device exists from the start, on an empty node."""
+    readonly: bool
+    """The guest's root is the image itself, with no writable layer."""
+    root_fstype: str = "erofs"
+
+    def key(self) -> dict[str, object]:
+        """Everything above as plain data, for digests."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Paths inside the jail."""
+
+    kernel: str
+    initrd: str
+    root: str
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """Numbers of inherited descriptors inside the VMM: listening Unix sockets."""
+
+    qmp: int
+    ports: Sequence[int]
+
+
+def binary_name(arch: str) -> str:
+    """Name of the system emulator's program."""
+    return f"qemu-system-{arch}"
+
+
+def kernel_command_line(machine: Machine) -> str:
+    """What the guest kernel is told. Nothing secret: argv is readable by every host user."""
+    words = ["quiet", "loglevel=1", "reboot=t", "panic=-1", "random.trust_cpu=on"]
+    if machine.arch == "x86_64":
+        words.insert(0, "console=ttyS0")
+        if machine.accelerator == "tcg":
+            # Without these the kernel waits for ever for a clock to calibrate the TSC against.
+            words += ["tsc_early_khz=2100000", "lpj=4000000"]
+    else:
+        words.insert(0, "console=ttyAMA0")
+    if machine.readonly:
+        words.append("box.readonly=1")
+    return " ".join(words)
+
+
+def command_line(
+    binary: str,
+    machine: Machine,
+    files: Files,
+    descriptors: Descriptors,
+    *,
+    firmware: str,
+    incoming: bool,
+) -> list[str]:
+    """QEMU's argv; `firmware` is the directory of its firmware files.
+
+    With `incoming` it waits, without memory contents, for `restore`; else it boots at once.
+    """
+    argv = [
+        binary,
+        "-nodefaults",
+        "-no-user-config",
+        "-display", "none",
+        "-no-reboot",
+        "-L", firmware,
+        "-machine", _machine(machine),
+        "-accel", _accelerator(machine),
+        "-cpu", "host" if machine.accelerator == "kvm" else "max",
+        "-smp", str(machine.cpus),
+        "-m", f"{machine.ram_mib}M",
+        "-kernel", files.kernel,
+        "-initrd", files.initrd,
+        "-append", kernel_command_line(machine),
+        "-chardev", f"ringbuf,id=console,size={CONSOLE_BYTES}",
+        "-serial", "chardev:console",
+        "-chardev", f"socket,id=qmp,fd={descriptors.qmp},server=on,wait=off",
+        "-mon", "chardev=qmp,mode=control",
+        *_disks(files, machine),
+        *_agent_ports(descriptors.ports),
+        "-sandbox",
+        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+    ]  # fmt: skip
+    if incoming:
+        argv += ["-incoming", "defer"]
+    return argv
+
+
+def _machine(machine: Machine) -> str:
+    if machine.arch == "x86_64":
+        # With acpi=off the guest sees no virtio device unless its kernel was built for it.
+        return "microvm,acpi=on,pcie=off,usb=off,rtc=on,graphics=off"
+    return "virt,gic-version=max,graphics=off"
+
+
+def _accelerator(machine: Machine) -> str:
+    if machine.accelerator == "kvm":
+        return "kvm"
+    return f"tcg,tb-size={TRANSLATION_CACHE_MIB}"
+
+
+def _disks(files: Files, machine: Machine) -> list[str]:
+    root = {
+        "node-name": "root",
+        "driver": "raw",
+        "read-only": True,
+        "file": {"driver": "file", "filename": files.root, "read-only": True},
+    }
+    empty = {"node-name": "data-empty", "driver": "null-co", "size": machine.data_bytes}
+    data = {"node-name": "data", "driver": "raw", "file": "data-empty"}
+    return [
+        "-blockdev", json.dumps(root),
+        "-blockdev", json.dumps(empty),
+        "-blockdev", json.dumps(data),
+        "-device", "virtio-blk-device,drive=root,serial=root",
+        "-device", "virtio-blk-device,drive=data,serial=data",
+    ]  # fmt: skip
+
+
+def _agent_ports(ports: Sequence[int]) -> list[str]:
+    argv = ["-device", f"virtio-serial-device,max_ports={len(ports) + 1}"]
+    for number, descriptor in enumerate(ports):
+        argv += [
+            "-chardev",
+            f"socket,id=port{number},fd={descriptor},server=on,wait=off",
+            "-device",
+            f"virtserialport,chardev=port{number},name=box.{number}",
+        ]
+    return argv
+
+
+def save(qmp: Qmp, target: int, *, timeout_seconds: float) -> None:
+    """Pause the VM and write its whole state to the file open at `target`; it stays paused."""
+    qmp.execute("stop")
+    _events_on(qmp)
+    # The default is a polite 128 MiB/s, meant for networks.
+    qmp.execute("migrate-set-parameters", {"max-bandwidth": 1 << 40})
+    qmp.execute("getfd", {"fdname": "snapshot"}, fds=[target])
+    qmp.execute("migrate", {"uri": "fd:snapshot"})
+    _wait_migrated(qmp, timeout_seconds)
+
+
+def restore(qmp: Qmp, source: int, *, timeout_seconds: float) -> None:
+    """Load a state written by `save` from the file open at `source`; the VM stays paused."""
+    _events_on(qmp)
+    qmp.execute("getfd", {"fdname": "snapshot"}, fds=[source])
+    qmp.execute("migrate-incoming", {"uri": "fd:snapshot"})
+    _wait_migrated(qmp, timeout_seconds)
+
+
+def attach_data(qmp: Qmp, disk: int) -> None:
+    """Put the disk image open read-write at `disk` under the guest's second block device."""
+    added = qmp.execute("add-fd", {"fdset-id": 1}, fds=[disk])
+    path = f"/dev/fdset/{added['fdset-id']}"
+    qmp.execute("blockdev-add", {"node-name": "data-disk", "driver": "file", "filename": path})
+    # `raw` said outright: a guest that writes another format's header is never believed.
+    node = {"node-name": "data", "driver": "raw", "file": "data-disk"}
+    qmp.execute("blockdev-reopen", {"options": [node]})
+    qmp.execute("blockdev-del", {"node-name": "data-empty"})
+
+
+def console(qmp: Qmp) -> bytes:
+    """The last CONSOLE_BYTES the guest printed on its console."""
+    import base64
+
+    text = qmp.execute(
+        "ringbuf-read", {"device": "console", "size": CONSOLE_BYTES, "format": "base64"}
+    )
+    return base64.b64decode(str(text))
+
+
+def _events_on(qmp: Qmp) -> None:
+    capability = {"capability": "events", "state": True}
+    qmp.execute("migrate-set-capabilities", {"capabilities": [capability]})
+
+
+def _wait_migrated(qmp: Qmp, timeout_seconds: float) -> None:
+
+    while True:
+        status = qmp.wait_event("MIGRATION", timeout_seconds=timeout_seconds).get("status")
+        if status == "completed":
+            return
+        if status in ("failed", "cancelled"):
+            info = qmp.execute("query-migrate")
+            raise QmpError("QEMU could not move the VM's state.", details=str(info)[:2000])
