@@ -1,0 +1,48 @@
+"""BOX_HOME: where everything of box lies, for its owner alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from reconciler.errors import Refused
+
+_DIRECTORIES = ("run", "sandboxes", "runtime", "proofs", "snapshots")
+
+
+def home_path() -> Path:
+    """BOX_HOME, else ~/.box; it need not exist. Raises Refused for a relative one."""
+    given = os.environ.get("BOX_HOME")
+    path = Path(given) if given else Path.home() / ".box"
+    if not path.is_absolute():
+        raise Refused(f"BOX_HOME is {str(path)!r}, which is not an absolute path.")
+    return path
+
+
+def open_home() -> Path:
+    """The home, made on first use, private to its owner; sets this process's umask to 077.
+
+    Raises Refused when it is somebody else's or open to others.
+    """
+    os.umask(0o077)
+    path = home_path()
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = path.stat()
+    if facts.st_uid != os.getuid():
+        raise Refused(f"{path} belongs to UID {facts.st_uid}, not to you.", hint="set BOX_HOME")
+    if stat.S_IMODE(facts.st_mode) & 0o077:
+        raise Refused(
+            f"{path} can be entered by others; tokens and guests' memory are kept there.",
+            hint=f"chmod 700 {path}",
+        )
+    for name in _DIRECTORIES:
+        (path / name).mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def sandbox_directory(home: Path, name: str) -> Path:
+    """The directory of one sandbox, made when missing."""
+    path = home / "sandboxes" / name
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path

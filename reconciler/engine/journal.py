@@ -1,0 +1,103 @@
+"""Events: JSON lines, each chained to the one before by its hash; appended, synced, never edited."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from reconciler.linux import files
+
+_FIRST = "0" * 64
+_TAIL_BYTES = 65536
+_LOCK_SECONDS = 10.0
+
+
+def now() -> str:
+    """This moment as RFC 3339 in UTC, to the millisecond."""
+    moment = datetime.datetime.now(datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def record(home: Path, sandbox: str, kind: str, reason: str, message: str, **data: Any) -> None:  # noqa: ANN401
+    """Append one event: `kind` is Normal or Warning, `reason` one CamelCase word.
+
+    Goes to the home's events and to the sandbox's own journal. Raises OSError on a full disk; what
+    was there before stays whole.
+    """
+    event = {
+        "time": now(),
+        "sandbox": sandbox,
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        **data,
+    }
+    _append(home / "events.jsonl", event)
+    directory = home / "sandboxes" / sandbox
+    if directory.is_dir():
+        _append(directory / "journal.jsonl", event)
+
+
+def read_events(home: Path, sandbox: str | None = None) -> Iterator[dict[str, Any]]:
+    """All events, oldest first; a torn last line (power cut) is passed over."""
+    with contextlib.suppress(FileNotFoundError), (home / "events.jsonl").open("rb") as stream:
+        for line in stream:
+            event = _parse(line)
+            if event is not None and sandbox in (None, event.get("sandbox")):
+                yield event
+
+
+def broken_at(home: Path) -> int | None:
+    """The number (from 1) of the first line whose chain does not hold, None when all do."""
+    previous = _FIRST
+    with contextlib.suppress(FileNotFoundError), (home / "events.jsonl").open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            event = _parse(line)
+            if event is None or event.get("previous") != previous:
+                return number
+            previous = hashlib.sha256(line.rstrip(b"\n")).hexdigest()
+    return None
+
+
+def _append(path: Path, event: dict[str, Any]) -> None:
+    with files.locked(path.with_name(f".{path.name}.lock"), timeout_seconds=_LOCK_SECONDS):
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path, flags, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            last, torn = _last_line(fd, size)
+            previous = hashlib.sha256(last).hexdigest() if last else _FIRST
+            line = json.dumps({**event, "previous": previous}, sort_keys=True).encode()
+            try:
+                # A line torn by a power cut is cut off, so that the chain goes on from a whole one.
+                os.ftruncate(fd, size - torn)
+                files.write_all(fd, line + b"\n")
+                os.fsync(fd)
+            except OSError:
+                os.ftruncate(fd, size - torn)
+                raise
+        finally:
+            os.close(fd)
+
+
+def _last_line(fd: int, size: int) -> tuple[bytes, int]:
+    """The last whole line, and how many bytes of a torn one follow it."""
+    tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    end = tail.rfind(b"\n")
+    if end < 0:
+        return b"", len(tail)
+    return tail[tail.rfind(b"\n", 0, end) + 1 : end], len(tail) - end - 1
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None

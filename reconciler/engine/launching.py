@@ -1,0 +1,315 @@
+"""From a spec to a running, proven, confined VM: restored from its snapshot, or booted."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends import jail, qemu, runtime
+from reconciler.backends.qemu import Launch, Vm, VmmFailed
+from reconciler.confinement import judging
+from reconciler.confinement.facts import Fact
+from reconciler.confinement.policy import BindMount, IdRange, KernelMount, Policy, Rlimit
+from reconciler.data import disk
+from reconciler.engine import accelerator, admission, journal, proof, records, snapshots
+from reconciler.engine.home import sandbox_directory
+from reconciler.engine.parts import Parts, Progress, current_fingerprint, ensure_parts
+from reconciler.engine.records import STANDING, VmRecord
+from reconciler.engine.spec import Spec
+from reconciler.errors import BoxError, Refused
+from reconciler.guest import protocol
+from reconciler.linux import files, identity, ids, reading
+
+_KVM_SECONDS = 10.0
+_BOOT_SECONDS = 120.0
+_STATE_SECONDS = 120.0
+_READY_SECONDS = 30.0
+
+
+class NotConfined(BoxError):
+    """The VMM is not held to what the sandbox was promised; it was ended."""
+
+    def __init__(self, facts: tuple[Fact, ...]) -> None:
+        failed = [fact for fact in facts if fact.failed]
+        lines = [f"{f.promise}: want {f.want}, have {f.have} ({f.verdict})" for f in failed]
+        super().__init__(
+            "The VMM is not confined as promised, so nothing was run in it.",
+            details="\n".join(lines),
+        )
+        self.facts = facts
+
+
+@dataclass(frozen=True)
+class _Start:
+    home: Path
+    spec: Spec
+    parts: Parts
+    record: VmRecord
+    with_data: bool
+    progress: Progress
+
+    @property
+    def disk(self) -> Path:
+        return self.home / "sandboxes" / self.spec.name / "data.img"
+
+
+def start_vm(
+    home: Path,
+    spec: Spec,
+    *,
+    kind: str,
+    incarnation: int,
+    with_data: bool = True,
+    progress: Progress,
+) -> VmRecord:
+    """Bring up a VM of `spec` and return its record, written, with token and identity.
+
+    Booted once, from then on restored. Raises BoxError subclasses; whatever is raised,
+    KeyboardInterrupt too, nothing of the VM is left.
+    """
+    parts = ensure_parts(home, spec, progress)
+    admission.check_memory(spec.ram_mib)
+    disk.ensure_disk(sandbox_directory(home, spec.name) / "data.img", spec.data_bytes)
+    record = _new_record(home, spec, parts, kind, incarnation)
+    start = _Start(home, spec, parts, record, with_data, progress)
+    with disk.opened(start.disk) as fd:
+        if with_data:
+            disk.check_free(fd, start.disk)
+        # Written first: whatever happens from here on can be found and taken away by its name.
+        records.keep_vm(home, record)
+        try:
+            record.directory(home).mkdir(mode=0o700)
+            return _bring_up(start, fd)
+        except BaseException:
+            discard(home, record)
+            raise
+
+
+def discard(home: Path, record: VmRecord) -> None:
+    """End a VM at once and take away all traces of it; twice is the same as once."""
+    chosen = runtime.find_runtime()
+    jail.remove(home, record.vm, runtime.cgroup_path(chosen, record.group))
+    records.forget_vm(home, record)
+
+
+def policy_of(home: Path, record: VmRecord) -> Policy:
+    """The policy that a running VM was launched under, as it was handed to the jail."""
+    value = files.read_json(record.directory(home) / "policy.json")
+    try:
+        return _policy_from_json(value)
+    except (KeyError, TypeError) as error:
+        raise files.BrokenFile(f"The policy of {record.vm} cannot be read.") from error
+
+
+def _new_record(home: Path, spec: Spec, parts: Parts, kind: str, incarnation: int) -> VmRecord:
+    vm = spec.name if kind == STANDING else f"{spec.name}.{secrets.token_hex(4)}"
+    tag = hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
+    return VmRecord(
+        vm=vm,
+        sandbox=spec.name,
+        kind=kind,
+        incarnation=incarnation,
+        group=f"{tag}-{vm}",
+        spec=spec,
+        token=secrets.token_hex(protocol.TOKEN_SIZE),
+        owner=None if kind == STANDING else identity.identify(os.getpid()),
+        fingerprint=parts.fingerprint,
+        image_env=parts.image.config.env,
+        working_dir=parts.image.config.working_dir,
+        user=parts.image.config.user,
+        started_at=journal.now(),
+    )
+
+
+def _bring_up(start: _Start, disk_fd: int) -> VmRecord:
+    chosen = accelerator.remembered(start.home, start.spec.isolation)
+    if chosen is None:
+        record = _try_kvm(start, disk_fd)
+        if record is not None:
+            return record
+        chosen = accelerator.EMULATION
+    launch = _launch(start, chosen)
+    key = start.parts.snapshot_key(launch.machine)
+    proven = proof.proof_of(start.home, start.spec.backend, start.parts.fingerprint)
+    if proven:
+        with snapshots.opened(start.home, key) as state:
+            if state is not None:
+                with contextlib.suppress(_BadSnapshot):
+                    return _restored(start, launch, key, state, disk_fd)
+                start.progress("the snapshot does not load; booting afresh")
+                snapshots.drop(start.home, key)
+                _clean_directory(start)
+    return _booted(start, launch, key, disk_fd, _BOOT_SECONDS)
+
+
+class _BadSnapshot(Exception):
+    """A VM did not come back from its snapshot."""
+
+
+def _try_kvm(start: _Start, disk_fd: int) -> VmRecord | None:
+    """Boot on KVM and remember how it went: a device that opens may still run nothing."""
+    start.progress("trying KVM")
+    launch = _launch(start, accelerator.KVM)
+    key = start.parts.snapshot_key(launch.machine)
+    isolation = start.spec.isolation
+    try:
+        record = _booted(start, launch, key, disk_fd, _KVM_SECONDS)
+    except (VmmFailed, jail.JailFailed) as error:
+        why = (error.details or error.brief).splitlines()[0][:200]
+        accelerator.remember(start.home, isolation, accelerator.EMULATION, why)
+        start.progress(f"KVM does not work here ({why}); using software emulation")
+        _clean_directory(start)
+        return None
+    accelerator.remember(start.home, isolation, accelerator.KVM, "a guest booted on it")
+    return record
+
+
+def _clean_directory(start: _Start) -> None:
+    import shutil
+
+    directory = start.record.directory(start.home)
+    shutil.rmtree(directory)
+    directory.mkdir(mode=0o700)
+
+
+def _launch(start: _Start, chosen: str) -> Launch:
+    machine = start.parts.machine(start.spec, chosen)
+    strict = start.spec.isolation == "strict"
+    return Launch(
+        home=start.home,
+        runtime=start.parts.runtime,
+        files=start.parts.files,
+        name=start.record.vm,
+        group=start.record.group,
+        directory=start.record.directory(start.home),
+        machine=machine,
+        kernel=start.parts.kernel.path,
+        initrd=start.parts.initrd,
+        image=start.parts.image.path,
+        isolation=start.spec.isolation,
+        slot=ids.allocate(start.home, start.spec.name) if strict else None,
+        disk=start.disk,
+        snapshot=snapshots.state_path(start.home, start.parts.snapshot_key(machine)),
+    )
+
+
+def _restored(start: _Start, launch: Launch, key: str, state: int, disk_fd: int) -> VmRecord:
+    with _starting(start, launch, incoming=True) as (vm, who):
+        try:
+            vm.restore(state, timeout_seconds=_STATE_SECONDS)
+        except BoxError as error:
+            raise _BadSnapshot from error
+        _attach(start, vm, disk_fd)
+        vm.resume()
+        vm.ready(_READY_SECONDS)
+        return _hand_over(start, launch, key, vm, who)
+
+
+def _booted(start: _Start, launch: Launch, key: str, disk_fd: int, seconds: float) -> VmRecord:
+    start.progress("booting" + ("" if launch.machine.accelerator == "kvm" else " (emulated)"))
+    with _starting(start, launch, incoming=False) as (vm, who):
+        ready = vm.ready(seconds)
+        proof.prove(start.home, start.spec.backend, start.parts, ready)
+        if admission.room_for_snapshot(start.home, start.spec.ram_mib):
+            start.progress("taking a snapshot")
+
+            def write(target: int) -> None:
+                vm.save(target, timeout_seconds=_STATE_SECONDS)
+
+            snapshots.keep(start.home, key, launch.machine, write)
+            snapshots.remember(start.home, start.spec, key)
+            _attach(start, vm, disk_fd)
+            vm.resume()
+        else:
+            start.progress("no room for a snapshot: the next start boots again")
+            _attach(start, vm, disk_fd)
+        return _hand_over(start, launch, key, vm, who)
+
+
+@contextlib.contextmanager
+def _starting(
+    start: _Start, launch: Launch, *, incoming: bool
+) -> Iterator[tuple[Vm, identity.ProcessIdentity]]:
+    policy = asdict(launch.policy())
+    files.write_json(launch.directory / "policy.json", policy)
+    with qemu.start(launch, incoming=incoming) as started:
+        yield started
+
+
+def _attach(start: _Start, vm: Vm, disk_fd: int) -> None:
+    if start.with_data:
+        vm.attach(disk_fd)
+
+
+def _hand_over(
+    start: _Start, launch: Launch, key: str, vm: Vm, who: identity.ProcessIdentity
+) -> VmRecord:
+    """Read the VMM back and only then give it a token, fresh randomness, the time and /data."""
+    policy = launch.policy()
+    facts = judging.judge(policy, reading.read_process(who, policy))
+    if any(fact.failed for fact in facts):
+        raise NotConfined(facts)
+    record = replace(
+        start.record,
+        identity=who,
+        accelerator=launch.machine.accelerator,
+        snapshot=key,
+    )
+    records.keep_vm(start.home, record)
+    vm.claim(
+        protocol.Claim(
+            token=bytes.fromhex(record.token),
+            entropy=secrets.token_bytes(protocol.ENTROPY_SIZE),
+            realtime_ns=time.time_ns(),
+            machine_id=_machine_id(start.home, start.spec.name),
+            hostname=start.spec.name,
+            mount_data=start.with_data,
+        )
+    )
+    return record
+
+
+def _machine_id(home: Path, name: str) -> bytes:
+    text = os.fsencode(home) + b"\0" + name.encode()
+    return hashlib.sha256(b"machine-id\0" + text).digest()[: protocol.MACHINE_ID_SIZE]
+
+
+def _policy_from_json(value: dict[str, Any]) -> Policy:
+    def ranges(key: str) -> tuple[IdRange, ...]:
+        return tuple(IdRange(**each) for each in value[key])
+
+    return Policy(
+        **{
+            **{name: tuple(v) if isinstance(v, list) else v for name, v in value.items()},
+            "uid_map": ranges("uid_map"),
+            "gid_map": ranges("gid_map"),
+            "rlimits": tuple(Rlimit(**each) for each in value["rlimits"]),
+            "binds": tuple(BindMount(**each) for each in value["binds"]),
+            "kernel_mounts": tuple(
+                KernelMount(**{**each, "options": tuple(each["options"])})
+                for each in value["kernel_mounts"]
+            ),
+            "environment": tuple((name, text) for name, text in value["environment"]),
+        }
+    )
+
+
+def check_proof(home: Path, record: VmRecord) -> None:
+    """See that what a running VM rests on is still what was proven. Raises Refused.
+
+    Files that were upgraded under it leave the running VM as it is, and the proof without a base.
+    """
+    if current_fingerprint(home, record.spec.backend) != record.fingerprint:
+        raise Refused(
+            f"{record.sandbox} runs on a VMM, kernel or runtime that has changed since.",
+            details="What was proven of its kernel boundary no longer describes this host.",
+            hint=f"start it again, which proves it again: box down {record.sandbox} && "
+            f"box up {record.sandbox}",
+        )

@@ -1,0 +1,72 @@
+"""What is: one sandbox as it is found in /proc, its cgroup and its files, at this moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.confinement import judging
+from reconciler.confinement.facts import Fact
+from reconciler.engine import launching, records, snapshots
+from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
+from reconciler.linux import identity, reading
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One sandbox: `vm` is what was written of its standing VM, `running` whether that is so.
+
+    `strays` are VMs that nobody waits for any more. `facts` are empty unless they were read.
+    """
+
+    name: str
+    record: SandboxRecord | None
+    vm: VmRecord | None
+    running: bool
+    built: bool
+    strays: tuple[VmRecord, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def confined(self) -> bool | None:
+        """Whether every fact is as promised; None when none was read."""
+        return not any(fact.failed for fact in self.facts) if self.facts else None
+
+
+def names(home: Path) -> tuple[str, ...]:
+    """Every sandbox of this home: recorded, or only with a VM left over from one."""
+    running = {record.sandbox for record in records.vm_records(home)}
+    return tuple(sorted(running | set(records.sandbox_names(home))))
+
+
+def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
+    """Look at one sandbox. With `read_back` a running VMM's confinement is read and judged."""
+    record = records.sandbox_record(home, name)
+    standing: VmRecord | None = None
+    strays = []
+    for vm in records.vm_records(home, name):
+        if vm.kind == STANDING:
+            standing = vm
+        elif vm.kind == ONCE and not _runs(vm.owner):
+            strays.append(vm)
+    running = standing is not None and _runs(standing.identity)
+    facts: tuple[Fact, ...] = ()
+    if running and read_back and standing is not None:
+        facts = read_facts(home, standing)
+    built = record is not None and snapshots.exists(home, record.spec)
+    return Observation(name, record, standing, running, built, tuple(strays), facts)
+
+
+def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
+    """Read the VMM of a running VM, all threads and its whole cgroup, and judge what was read."""
+    if vm.identity is None:
+        return ()
+    policy = launching.policy_of(home, vm)
+    return judging.judge(policy, reading.read_process(vm.identity, policy))
+
+
+def _runs(who: identity.ProcessIdentity | None) -> bool:
+    if who is None:
+        return False
+    with identity.open_process(who) as process:
+        return process is not None and process.alive

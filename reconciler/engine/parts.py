@@ -1,0 +1,94 @@
+"""What a VM of a sandbox is made of on this host, found or built, and its fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.backends import runtime, vmm_files
+from reconciler.backends.runtime import Runtime
+from reconciler.backends.vmm_files import VmmFiles
+from reconciler.engine.spec import Spec
+from reconciler.errors import Missing
+from reconciler.guest.build import find_agent
+from reconciler.images import fingerprint, initrd, kernel, rootfs
+from reconciler.images.kernel import Kernel
+from reconciler.images.store import Image
+from reconciler.vmm.qemu import Machine
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that goes into a VM. `fingerprint` is of what decides the kernel boundary."""
+
+    runtime: Runtime
+    files: VmmFiles
+    kernel: Kernel
+    initrd: Path
+    image: Image
+    fingerprint: str
+
+    def machine(self, spec: Spec, accelerator: str) -> Machine:
+        """The machine that `spec` asks for."""
+        return Machine(
+            arch=os.uname().machine,
+            accelerator=accelerator,
+            cpus=spec.cpus,
+            ram_mib=spec.ram_mib,
+            data_bytes=spec.data_bytes,
+            readonly=spec.readonly,
+            root_fstype=self.image.fstype,
+        )
+
+    def snapshot_key(self, machine: Machine) -> str:
+        """Names the snapshot of a booted VM: of all that its state depends on."""
+        parts = {
+            "fingerprint": self.fingerprint,
+            "machine": machine.key(),
+            "initrd": self.initrd.name,
+            "image": self.image.digest,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def ensure_parts(home: Path, spec: Spec, progress: Progress) -> Parts:
+    """Find or build all parts; what is there already costs stats only.
+
+    Raises Missing or Refused with what to do about it.
+    """
+    chosen = runtime.find_runtime()
+    runtime.ensure_delegation(chosen)
+    files = vmm_files.find_vmm_files(home, os.uname().machine)
+    try:
+        guest_kernel = kernel.find_kernel(home)
+    except Missing:
+        if os.environ.get("BOX_KERNEL"):
+            raise
+        guest_kernel = kernel.fetch_kernel(home, progress)
+    image = rootfs.built_image(home, spec.base) or rootfs.build_image(home, spec.base, progress)
+    ram_disk = initrd.build_initrd(home, guest_kernel, find_agent())
+    mark = boundary_fingerprint(home, spec.backend, chosen, files, guest_kernel)
+    return Parts(chosen, files, guest_kernel, ram_disk, image, mark)
+
+
+def current_fingerprint(home: Path, backend: str) -> str:
+    """The fingerprint of what a VM started now would rest on. Stats only."""
+    chosen = runtime.find_runtime()
+    files = vmm_files.find_vmm_files(home, os.uname().machine)
+    return boundary_fingerprint(home, backend, chosen, files, kernel.find_kernel(home))
+
+
+def boundary_fingerprint(
+    home: Path, backend: str, chosen: Runtime, files: VmmFiles, guest_kernel: Kernel
+) -> str:
+    """Digest of exactly what decides whether a sandbox has a kernel of its own."""
+    paths = (chosen.path, guest_kernel.path, *files.everything())
+    digests = fingerprint.file_digests(home, paths)
+    value = {"backend": backend, "files": {str(path): digests[path] for path in paths}}
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

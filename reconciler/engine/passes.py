@@ -1,0 +1,210 @@
+"""One pass over one sandbox: observe, plan, apply."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+from reconciler.engine import drift, journal, launching, records
+from reconciler.engine.home import sandbox_directory
+from reconciler.engine.observe import Observation, observe
+from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
+from reconciler.engine.parts import Progress
+from reconciler.engine.plan import Action, ActionKind, plan
+from reconciler.engine.records import STANDING, SandboxRecord
+from reconciler.engine.spec import Spec
+from reconciler.engine.stopping import stop_vm
+from reconciler.errors import BoxError, Busy, Missing, Refused
+from reconciler.linux import files, ids
+
+_RETRY_SECONDS = 10.0
+_LOCK_SECONDS = 30.0
+
+
+def run_pass(
+    home: Path,
+    name: str,
+    spec: Spec | None,
+    *,
+    source: Path | None,
+    folder: str | None,
+    progress: Progress,
+) -> Outcome:
+    """Make the sandbox `name` what `spec` says, as far as it is not so already.
+
+    A sandbox's own failure is in the outcome and in the events, never raised.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            lock = sandbox_directory(home, name) / "lock"
+            stack.enter_context(files.locked(lock, timeout_seconds=_LOCK_SECONDS))
+            seen = observe(home, name)
+            _record_drift(home, seen)
+            actions = plan(spec, seen)
+            work = _Work(home, name, spec, source, folder, progress)
+            for action in actions:
+                work.apply(action, seen)
+            if spec is not None:
+                _own(home, name, source, folder)
+        except (BoxError, OSError) as error:
+            return _failed(home, name, error)
+        return Done(actions)
+
+
+def _own(home: Path, name: str, source: Path | None, folder: str | None) -> None:
+    """Note where a sandbox is declared now: its file may have moved without changing."""
+    record = records.sandbox_record(home, name)
+    if record is None or source is None:
+        return
+    now = replace(record, source=str(source), source_stamp=stamp(source), folder=folder)
+    if now != record:
+        records.keep_sandbox(home, now)
+
+
+def _record_drift(home: Path, seen: Observation) -> None:
+    if seen.vm is not None and not seen.running and seen.vm.kind == STANDING:
+        drift.vanished(home, seen.vm)
+    if seen.facts and seen.vm is not None:
+        drift.compare(home, seen.vm, seen.facts)
+
+
+def _failed(home: Path, name: str, error: BoxError | OSError) -> Outcome:
+    known = error if isinstance(error, BoxError) else BoxError(f"{type(error).__name__}: {error}")
+    with contextlib.suppress(OSError, BoxError):
+        journal.record(home, name, "Warning", "PassFailed", known.brief, details=known.details)
+    # Busy passes by itself, and so does most of what the host lacks for a moment.
+    if isinstance(known, (Refused, Missing)) and not isinstance(known, Busy):
+        return GaveUp(known)
+    return Again(_RETRY_SECONDS, known)
+
+
+class _Work:
+    """Applies the actions of one pass, under the sandbox's lock."""
+
+    def __init__(
+        self,
+        home: Path,
+        name: str,
+        spec: Spec | None,
+        source: Path | None,
+        folder: str | None,
+        progress: Progress,
+    ) -> None:
+        self._home = home
+        self._name = name
+        self._spec = spec
+        self._source = source
+        self._folder = folder
+        self._progress = progress
+
+    def apply(self, action: Action, seen: Observation) -> None:
+        """Do one action and record it."""
+        match action.kind:
+            case ActionKind.REAP:
+                for stray in seen.strays:
+                    launching.discard(self._home, stray)
+            case ActionKind.UPDATE:
+                self._update(seen)
+            case ActionKind.BUILD:
+                self._build()
+            case ActionKind.START:
+                self._end_standing(seen)
+                self._start()
+            case ActionKind.STOP:
+                self._end_standing(seen)
+            case ActionKind.REPLACE:
+                self._end_standing(seen)
+                self._start()
+            case ActionKind.DESTROY:
+                self._end_standing(seen)
+                destroy_records(self._home, self._name)
+        data = {"widening": list(action.widening)} if action.widening else {}
+        reason = _REASONS[action.kind]
+        journal.record(self._home, self._name, "Normal", reason, action.reason, **data)
+
+    def _update(self, seen: Observation) -> None:
+        spec = self._need_spec()
+        incarnation = seen.record.incarnation if seen.record else 0
+        record = SandboxRecord(
+            name=self._name,
+            spec=spec,
+            source=str(self._source) if self._source else None,
+            source_stamp=stamp(self._source) if self._source else "",
+            folder=self._folder,
+            incarnation=incarnation,
+        )
+        records.keep_sandbox(self._home, record)
+        # What a running VM can be given, it is given: the next command sees the new spec.
+        if seen.running and seen.vm and seen.vm.spec.vm_digest == spec.vm_digest:
+            records.keep_vm(self._home, replace(seen.vm, spec=spec))
+
+    def _build(self) -> None:
+        build(self._home, self._need_spec(), self._progress)
+
+    def _start(self) -> None:
+        start_standing(self._home, self._need_spec(), self._progress)
+
+    def _end_standing(self, seen: Observation) -> None:
+        if seen.vm is None:
+            return
+        if seen.running:
+            self._progress("stopping")
+            stop_vm(self._home, seen.vm)
+        else:
+            launching.discard(self._home, seen.vm)
+
+    def _need_spec(self) -> Spec:
+        if self._spec is None:
+            raise Refused(f"{self._name} is not declared.")
+        return self._spec
+
+
+_REASONS = {
+    ActionKind.REAP: "Reaped",
+    ActionKind.UPDATE: "Accepted",
+    ActionKind.BUILD: "Built",
+    ActionKind.START: "Started",
+    ActionKind.STOP: "Stopped",
+    ActionKind.REPLACE: "Replaced",
+    ActionKind.DESTROY: "Destroyed",
+}
+
+
+def start_standing(home: Path, spec: Spec, progress: Progress) -> None:
+    """Start the standing VM of a sandbox whose record exists; a new incarnation each time."""
+    record = records.sandbox_record(home, spec.name)
+    if record is None:
+        raise Missing(f"There is no sandbox {spec.name}.")
+    record = replace(record, incarnation=record.incarnation + 1)
+    records.keep_sandbox(home, record)
+    progress("starting")
+    vm = launching.start_vm(
+        home, spec, kind=STANDING, incarnation=record.incarnation, progress=progress
+    )
+    drift.resolved(home, vm)
+
+
+def build(home: Path, spec: Spec, progress: Progress) -> None:
+    """Make all that a start needs: parts, proof and snapshot, by starting a VM and ending it."""
+    vm = launching.start_vm(
+        home, spec, kind=records.ONCE, incarnation=0, with_data=False, progress=progress
+    )
+    launching.discard(home, vm)
+
+
+def destroy_records(home: Path, name: str) -> None:
+    """Forget a sandbox whose VMs are gone; its /data stays where it is. Twice is once."""
+    directory = home / "sandboxes" / name
+    ids.release(home, name)
+    for file in ("built.json", "drift.json", "status.json", "backoff.json", "record.json"):
+        (directory / file).unlink(missing_ok=True)
+
+
+def stamp(source: Path) -> str:
+    """The identity of a Boxfile's contents without reading them; "" when it cannot be told."""
+    try:
+        facts = source.stat()
+    except OSError:
+        return ""
+    return f"{facts.st_dev}:{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"

@@ -1,0 +1,42 @@
+"""Ending VMs: asked first, so that /data is whole; then killed; then nothing of them is left."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from reconciler.engine import launching
+from reconciler.engine.records import VmRecord
+from reconciler.errors import BoxError
+from reconciler.guest import channel
+from reconciler.linux import identity
+
+_TERM_MS = 5000
+_POWER_OFF_SECONDS = 10.0
+
+
+def stop_vm(home: Path, record: VmRecord, *, term_ms: int = _TERM_MS) -> bool:
+    """End a VM: TERM to all in it, KILL after `term_ms`, /data written out, power off.
+
+    A guest that does not take part in time is killed. True when it ended in order. Nothing of the
+    VM is left either way.
+    """
+    orderly = _ask(home, record, term_ms)
+    launching.discard(home, record)
+    return orderly
+
+
+def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:
+    if record.identity is None:
+        return False
+    with identity.open_process(record.identity) as vmm:
+        if vmm is None:
+            return False
+        with contextlib.suppress(BoxError):
+            with (
+                channel.claim_port(record.directory(home), timeout_seconds=2.0) as sock,
+                channel.Session(sock, bytes.fromhex(record.token), 5.0) as session,
+            ):
+                session.shutdown(term_ms)
+                return vmm.wait(term_ms / 1000 + _POWER_OFF_SECONDS)
+        return False

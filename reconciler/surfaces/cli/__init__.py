@@ -1,0 +1,1 @@
+"""The command line. `main` picks the module that a command needs and imports no other."""

@@ -1,0 +1,239 @@
+"""`run`, `exec`, `up` and `down`: the commands on the short way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+from reconciler.engine import launching, records
+from reconciler.engine.home import open_home
+from reconciler.engine.records import ONCE, VmRecord
+from reconciler.engine.spec import Spec
+from reconciler.errors import Missing
+from reconciler.guest import channel, protocol
+from reconciler.linux import identity
+from reconciler.surfaces.cli.options import Parsed, Usage, parse
+
+_COMMAND_OPTIONS = {"--env": True, "-e": True, "--workdir": True, "-w": True, "--user": True,
+                    "-u": True, "--timeout": True, "-i": False, "--interactive": False}  # fmt: skip
+_TIMED_OUT = 124
+_RUN_TERM_MS = 1000
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one of the four commands and return its exit status."""
+    verb, *rest = arguments
+    return _VERBS[verb](rest)
+
+
+def _exec(arguments: list[str]) -> int:
+    parsed = parse("exec", arguments, _COMMAND_OPTIONS)
+    home = open_home()
+    vm = records.vm_record(home, parsed.name)
+    if vm is None or not _runs(vm):
+        raise Missing(f"{parsed.name} is not running.", hint=f"box up {parsed.name}")
+    launching.check_proof(home, vm)
+    return _command(home, vm, parsed)
+
+
+def _run(arguments: list[str]) -> int:
+    parsed = parse("run", arguments, {**_COMMAND_OPTIONS, "--no-data": False})
+    home = open_home()
+    _reap(home)
+    spec, _, _ = _sandbox(home, parsed.name)
+    with _ends_by_signal():
+        vm = launching.start_vm(
+            home,
+            spec,
+            kind=ONCE,
+            incarnation=0,
+            with_data=not parsed.has("--no-data"),
+            progress=_progress(parsed.name),
+        )
+        try:
+            return _command(home, vm, parsed)
+        finally:
+            from reconciler.engine.stopping import stop_vm
+
+            with _undisturbed():
+                stop_vm(home, vm, term_ms=_RUN_TERM_MS)
+
+
+def _up(arguments: list[str]) -> int:
+    return _converge(parse("up", arguments, {}), "running")
+
+
+def _down(arguments: list[str]) -> int:
+    return _converge(parse("down", arguments, {}), "stopped")
+
+
+def _converge(parsed: Parsed, state: str) -> int:
+    from dataclasses import replace
+
+    from reconciler.engine import passes
+    from reconciler.engine.outcome import Done
+
+    if parsed.command:
+        raise Usage("This command takes only the sandbox's name.")
+    home = open_home()
+    spec, source, folder = _sandbox(home, parsed.name)
+    with _ends_by_signal():
+        outcome = passes.run_pass(
+            home,
+            parsed.name,
+            replace(spec, state=state),
+            source=source,
+            folder=folder,
+            progress=_progress(parsed.name),
+        )
+    if not isinstance(outcome, Done):
+        raise outcome.error
+    vm = records.vm_record(home, parsed.name)
+    if vm is None:
+        print(f"{parsed.name} is down; /data is kept")
+    else:
+        print(f"{parsed.name} is up: incarnation {vm.incarnation}, {vm.accelerator}, confined")
+    return 0
+
+
+def _command(home: Path, vm: VmRecord, parsed: Parsed) -> int:
+    """Run the command in `vm` with our streams, and return its exit status."""
+    if not parsed.command:
+        raise Usage("Which command?", hint=f"box exec {parsed.name} -- COMMAND")
+    with (
+        channel.claim_port(vm.directory(home)) as sock,
+        channel.Session(sock, bytes.fromhex(vm.token)) as session,
+        _forwarding(session),
+    ):
+        end = session.exec(
+            parsed.command,
+            _environment(vm, parsed),
+            stdin=0 if _wants_stdin(parsed) else None,
+            stdout=1,
+            stderr=2,
+            cwd=_either(parsed, "--workdir", "-w") or vm.working_dir,
+            user=_either(parsed, "--user", "-u") or vm.user,
+            timeout_ms=_timeout_ms(vm, parsed),
+        )
+    if end.timed_out:
+        print(f"box: {parsed.command[0]} took too long and was ended", file=sys.stderr)
+        return _TIMED_OUT
+    return protocol.exit_status(end)
+
+
+def _wants_stdin(parsed: Parsed) -> bool:
+    """Whether our input is passed on: with -i, or where it is a file or a pipe."""
+    return "-i" in parsed.values or "--interactive" in parsed.values or not os.isatty(0)
+
+
+def _environment(vm: VmRecord, parsed: Parsed) -> dict[str, str]:
+    env = dict(word.partition("=")[::2] for word in vm.image_env)
+    env.update(vm.spec.env)
+    for word in (*parsed.values.get("--env", ()), *parsed.values.get("-e", ())):
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise Usage(f"--env takes NAME=VALUE, not {word!r}.")
+        env[name] = value
+    return env
+
+
+def _either(parsed: Parsed, *options: str) -> str | None:
+    return next((value for o in options if (value := parsed.last(o)) is not None), None)
+
+
+def _timeout_ms(vm: VmRecord, parsed: Parsed) -> int:
+    given = parsed.last("--timeout")
+    if given is None:
+        return vm.spec.timeout_seconds * 1000
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 2_592_000:
+        raise Usage(f"--timeout takes seconds from 0 to 2592000, not {given!r}.")
+    return round(seconds * 1000)
+
+
+@contextlib.contextmanager
+def _forwarding(session: channel.Session) -> Iterator[None]:
+    """Pass signals on to the command; a second one of the same kind ends box itself."""
+    seen: set[int] = set()
+
+    def forward(signo: int, _frame: FrameType | None) -> None:
+        if signo in seen:
+            raise KeyboardInterrupt
+        seen.add(signo)
+        session.signal(signo)
+
+    with _handling(forward):
+        yield
+
+
+@contextlib.contextmanager
+def _ends_by_signal() -> Iterator[None]:
+    """Make every ending signal unwind, so that what was begun is taken away."""
+
+    def unwind(_signo: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _handling(unwind):
+        yield
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Clean up to the end: what is inside is bounded in time."""
+
+    def ignore(_signo: int, _frame: FrameType | None) -> None:
+        return
+
+    with _handling(ignore):
+        yield
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {signo: signal.signal(signo, handler) for signo in _FORWARDED}
+    try:
+        yield
+    finally:
+        for signo, old in before.items():
+            signal.signal(signo, old)
+
+
+def _reap(home: Path) -> None:
+    """Take away VMs of `run` commands that were killed before they could."""
+    for vm in records.vm_records(home):
+        if vm.kind == ONCE and (vm.owner is None or not _lives(vm.owner)):
+            launching.discard(home, vm)
+
+
+def _runs(vm: VmRecord) -> bool:
+    return vm.identity is not None and _lives(vm.identity)
+
+
+def _lives(who: identity.ProcessIdentity) -> bool:
+    with identity.open_process(who) as process:
+        return process is not None and process.alive
+
+
+def _sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
+    from reconciler.surfaces import declared
+
+    return declared.sandbox(home, name)
+
+
+def _progress(name: str) -> Callable[[str], None]:
+    def show(text: str) -> None:
+        print(f"{name}: {text}", file=sys.stderr, flush=True)
+
+    return show
+
+
+_VERBS = {"exec": _exec, "run": _run, "up": _up, "down": _down}

@@ -1,0 +1,63 @@
+"""Which Boxfile a name on the command line means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from reconciler.engine import passes, records
+from reconciler.engine.records import SandboxRecord
+from reconciler.engine.spec import Spec
+from reconciler.errors import Missing
+
+_MAX_BYTES = (256 << 10) + 1
+
+
+def sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
+    """The spec of sandbox `name`, its Boxfile and its watched folder, where known.
+
+    The record's spec as long as its Boxfile is unchanged, which reads no YAML; else the file. A
+    name without a record is looked for in the default folder. Raises Missing, InvalidBoxfile.
+    """
+    record = records.sandbox_record(home, name)
+    if record is None:
+        path = _default_file(name)
+        spec = load(name, path)
+        records.keep_sandbox(
+            home, SandboxRecord(name, spec, str(path), passes.stamp(path), None, 0)
+        )
+        return spec, path, None
+    source = Path(record.source) if record.source else None
+    if source is None or passes.stamp(source) in (record.source_stamp, ""):
+        return record.spec, source, record.folder
+    return load(name, source), source, record.folder
+
+
+def load(name: str, path: Path) -> Spec:
+    """Read one Boxfile. Raises InvalidBoxfile with every problem in it."""
+    from reconciler.boxfile.loader import load as load_boxfile
+    from reconciler.engine.spec import spec_of
+
+    with path.open("rb") as stream:
+        data = stream.read(_MAX_BYTES)
+    return spec_of(name, load_boxfile(data, source=str(path)), path.absolute().parent)
+
+
+def default_folder() -> Path:
+    """BOX_DESIRED, else `desired` below the current directory."""
+    return Path(os.environ.get("BOX_DESIRED") or "desired").absolute()
+
+
+def _default_file(name: str) -> Path:
+    from reconciler.boxfile.names import check_name
+
+    check_name(name)
+    folder = default_folder()
+    for path in (folder / f"{name}.Boxfile", folder / name / "Boxfile"):
+        if path.is_file():
+            return path
+    raise Missing(
+        f"There is no sandbox {name}.",
+        details=f"neither known nor declared in {folder}",
+        hint=f"box new {name}, or name the folder in BOX_DESIRED",
+    )
