@@ -109,7 +109,7 @@ def _process(policy: Policy, argv: Sequence[str]) -> dict[str, Any]:
         "cwd": "/",
         "env": [f"{name}={value}" for name, value in policy.environment],
         "user": {"uid": policy.process_uid, "gid": policy.process_gid},
-        "capabilities": dict.fromkeys(_CAPABILITY_SETS, list(policy.capabilities)),
+        "capabilities": {each: list(policy.capabilities) for each in _CAPABILITY_SETS},
         "noNewPrivileges": policy.no_new_privileges,
         "oomScoreAdj": policy.oom_score_adj,
         "rlimits": [{"type": r.name, "soft": r.soft, "hard": r.hard} for r in policy.rlimits],
@@ -151,7 +151,7 @@ def _resources(policy: Policy) -> dict[str, Any]:
 
 
 def _node(path: str) -> dict[str, Any]:
-    number = os.stat(path).st_rdev
+    number = Path(path).stat().st_rdev
     return {"type": "c", "major": os.major(number), "minor": os.minor(number)}
 
 

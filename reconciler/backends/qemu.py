@@ -15,6 +15,7 @@ from reconciler.backends.vmm_files import VmmFiles
 from reconciler.confinement.policy import MIB, BindMount, Isolation, Policy, Slot, policy_for
 from reconciler.errors import BoxError
 from reconciler.guest import channel, protocol
+from reconciler.guest.transfer import ChannelClosed
 from reconciler.linux import sockets
 from reconciler.linux.identity import ProcessIdentity
 from reconciler.vmm import qemu
@@ -167,7 +168,7 @@ def start(launch: Launch, *, incoming: bool) -> Iterator[tuple[Vm, ProcessIdenti
             identity = started.identity()
             vm = Vm(launch, Qmp(control, timeout_seconds=_CONTROL_SECONDS), stack)
             yield vm, identity
-        except (QmpError, channel.ChannelClosed, channel.NoAnswer) as error:
+        except (QmpError, ChannelClosed, channel.NoAnswer) as error:
             said = (str(error), started.complaint(), vm.console() if vm else "")
             raise VmmFailed(
                 "The VM did not come up.", details="\n".join(filter(None, said))

@@ -6,8 +6,9 @@ of the running process with it, so the report cannot describe what was not appli
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from reconciler.errors import Refused
 
@@ -108,6 +109,36 @@ class Policy:
     read_only_root: bool
     oom_score_adj: int
     environment: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that `from_json` takes."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Policy:
+        """The policy that was written down at a launch; ValueError when it is none."""
+        try:
+            plain = {name: _PARTS.get(name, _tupled)(each) for name, each in value.items()}
+            return cls(**plain)
+        except TypeError as error:
+            raise ValueError("not a policy") from error
+
+
+def _tupled(value: Any) -> Any:  # noqa: ANN401 - JSON has lists where the policy has tuples
+    return tuple(_tupled(each) for each in value) if isinstance(value, list) else value
+
+
+def _each(part: Callable[..., Any]) -> Callable[[list[dict[str, Any]]], tuple[Any, ...]]:
+    return lambda value: tuple(part(**{k: _tupled(v) for k, v in each.items()}) for each in value)
+
+
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "uid_map": _each(IdRange),
+    "gid_map": _each(IdRange),
+    "rlimits": _each(Rlimit),
+    "binds": _each(BindMount),
+    "kernel_mounts": _each(KernelMount),
+}
 
 
 KERNEL_MOUNTS = (

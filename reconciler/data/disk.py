@@ -53,7 +53,7 @@ def _make(program: Path, path: Path, size_bytes: int) -> None:
     try:
         os.ftruncate(fd, size_bytes)
         # The file is empty and ours: no guest has written to it yet.
-        argv = [program, "-q", "-F", "-t", "ext4", "-m", "0", "-L", "data"]
+        argv: list[str | Path] = [program, "-q", "-F", "-t", "ext4", "-m", "0", "-L", "data"]
         argv += ["-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", path]
         process.run(argv, timeout_seconds=_MAKE_SECONDS)
         os.fsync(fd)

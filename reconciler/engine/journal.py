@@ -1,9 +1,9 @@
-"""Events: JSON lines, each chained to the one before by its hash; appended, synced, never edited."""
+"""Events: JSON lines, each chained to the one before by its hash; never edited."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
+import datetime as dt
 import hashlib
 import json
 import os
@@ -20,7 +20,7 @@ _LOCK_SECONDS = 10.0
 
 def now() -> str:
     """This moment as RFC 3339 in UTC, to the millisecond."""
-    moment = datetime.datetime.now(datetime.UTC)
+    moment = dt.datetime.now(dt.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

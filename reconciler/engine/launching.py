@@ -8,15 +8,14 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from reconciler.backends import jail, qemu, runtime
 from reconciler.backends.qemu import Launch, Vm, VmmFailed
 from reconciler.confinement import judging
 from reconciler.confinement.facts import Fact
-from reconciler.confinement.policy import BindMount, IdRange, KernelMount, Policy, Rlimit
+from reconciler.confinement.policy import Policy
 from reconciler.data import disk
 from reconciler.engine import accelerator, admission, journal, proof, records, snapshots
 from reconciler.engine.home import sandbox_directory
@@ -103,8 +102,8 @@ def policy_of(home: Path, record: VmRecord) -> Policy:
     """The policy that a running VM was launched under, as it was handed to the jail."""
     value = files.read_json(record.directory(home) / "policy.json")
     try:
-        return _policy_from_json(value)
-    except (KeyError, TypeError) as error:
+        return Policy.from_json(value)
+    except ValueError as error:
         raise files.BrokenFile(f"The policy of {record.vm} cannot be read.") from error
 
 
@@ -237,8 +236,7 @@ def _booted(start: _Start, launch: Launch, key: str, disk_fd: int, seconds: floa
 def _starting(
     start: _Start, launch: Launch, *, incoming: bool
 ) -> Iterator[tuple[Vm, identity.ProcessIdentity]]:
-    policy = asdict(launch.policy())
-    files.write_json(launch.directory / "policy.json", policy)
+    files.write_json(launch.directory / "policy.json", launch.policy().to_json())
     with qemu.start(launch, incoming=incoming) as started:
         yield started
 
@@ -279,26 +277,6 @@ def _hand_over(
 def _machine_id(home: Path, name: str) -> bytes:
     text = os.fsencode(home) + b"\0" + name.encode()
     return hashlib.sha256(b"machine-id\0" + text).digest()[: protocol.MACHINE_ID_SIZE]
-
-
-def _policy_from_json(value: dict[str, Any]) -> Policy:
-    def ranges(key: str) -> tuple[IdRange, ...]:
-        return tuple(IdRange(**each) for each in value[key])
-
-    return Policy(
-        **{
-            **{name: tuple(v) if isinstance(v, list) else v for name, v in value.items()},
-            "uid_map": ranges("uid_map"),
-            "gid_map": ranges("gid_map"),
-            "rlimits": tuple(Rlimit(**each) for each in value["rlimits"]),
-            "binds": tuple(BindMount(**each) for each in value["binds"]),
-            "kernel_mounts": tuple(
-                KernelMount(**{**each, "options": tuple(each["options"])})
-                for each in value["kernel_mounts"]
-            ),
-            "environment": tuple((name, text) for name, text in value["environment"]),
-        }
-    )
 
 
 def check_proof(home: Path, record: VmRecord) -> None:

@@ -193,6 +193,19 @@ def build(home: Path, spec: Spec, progress: Progress) -> None:
     launching.discard(home, vm)
 
 
+def destroy(home: Path, name: str, *, with_data: bool, progress: Progress) -> None:
+    """End all VMs of a sandbox and forget it; `with_data` deletes its /data for good."""
+    directory = sandbox_directory(home, name)
+    with files.locked(directory / "lock", timeout_seconds=_LOCK_SECONDS):
+        for vm in records.vm_records(home, name):
+            progress(f"stopping {vm.vm}")
+            stop_vm(home, vm)
+        destroy_records(home, name)
+        if with_data:
+            (directory / "data.img").unlink(missing_ok=True)
+    journal.record(home, name, "Normal", "Destroyed", "by command", with_data=with_data)
+
+
 def destroy_records(home: Path, name: str) -> None:
     """Forget a sandbox whose VMs are gone; its /data stays where it is. Twice is once."""
     directory = home / "sandboxes" / name

@@ -1,4 +1,4 @@
-"""The plan: what to do about one sandbox and why. Pure: a spec and an observation in, actions out."""
+"""The plan: what to do about one sandbox and why; pure."""
 
 from __future__ import annotations
 

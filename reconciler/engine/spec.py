@@ -67,7 +67,7 @@ class Spec:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Spec:
         """The spec in a record of ours; ValueError when it is none."""
-        if not isinstance(value, dict) or set(value) != {field.name for field in fields(cls)}:
+        if set(value) != {field.name for field in fields(cls)}:
             raise ValueError("not a spec")
         env = tuple((str(name), str(text)) for name, text in value["env"])
         return cls(**{**value, "env": env})

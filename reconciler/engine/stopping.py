@@ -32,11 +32,11 @@ def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:
     with identity.open_process(record.identity) as vmm:
         if vmm is None:
             return False
-        with contextlib.suppress(BoxError):
-            with (
-                channel.claim_port(record.directory(home), timeout_seconds=2.0) as sock,
-                channel.Session(sock, bytes.fromhex(record.token), 5.0) as session,
-            ):
-                session.shutdown(term_ms)
-                return vmm.wait(term_ms / 1000 + _POWER_OFF_SECONDS)
+        with (
+            contextlib.suppress(BoxError),
+            channel.claim_port(record.directory(home), timeout_seconds=2.0) as sock,
+            channel.Session(sock, bytes.fromhex(record.token), 5.0) as session,
+        ):
+            session.shutdown(term_ms)
+            return vmm.wait(term_ms / 1000 + _POWER_OFF_SECONDS)
         return False

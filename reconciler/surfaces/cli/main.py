@@ -6,6 +6,7 @@ import os
 import sys
 
 from reconciler.errors import BoxError
+from reconciler.surfaces.cli.terminal import tell
 
 _FAST = frozenset({"exec", "run", "up", "down"})
 _INTERRUPTED = 130
@@ -23,10 +24,10 @@ def main() -> int:
 
         return app.main(arguments)
     except BoxError as error:
-        print(f"box: {error}", file=sys.stderr)
+        tell(f"box: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("box: interrupted; nothing was left behind", file=sys.stderr)
+        tell("box: interrupted")
         return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; say nothing more, on exit neither.
@@ -34,7 +35,7 @@ def main() -> int:
         return 141
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        print(f"box: {place}{error.strerror or error}", file=sys.stderr)
+        tell(f"box: {place}{error.strerror or error}")
         return BoxError.exit_code
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -18,6 +17,7 @@ from reconciler.errors import Missing
 from reconciler.guest import channel, protocol
 from reconciler.linux import identity
 from reconciler.surfaces.cli.options import Parsed, Usage, parse
+from reconciler.surfaces.cli.terminal import say, tell
 
 _COMMAND_OPTIONS = {"--env": True, "-e": True, "--workdir": True, "-w": True, "--user": True,
                     "-u": True, "--timeout": True, "-i": False, "--interactive": False}  # fmt: skip
@@ -47,14 +47,14 @@ def _run(arguments: list[str]) -> int:
     home = open_home()
     _reap(home)
     spec, _, _ = _sandbox(home, parsed.name)
-    with _ends_by_signal():
+    with unwinding():
         vm = launching.start_vm(
             home,
             spec,
             kind=ONCE,
             incarnation=0,
             with_data=not parsed.has("--no-data"),
-            progress=_progress(parsed.name),
+            progress=progress(parsed.name),
         )
         try:
             return _command(home, vm, parsed)
@@ -83,22 +83,22 @@ def _converge(parsed: Parsed, state: str) -> int:
         raise Usage("This command takes only the sandbox's name.")
     home = open_home()
     spec, source, folder = _sandbox(home, parsed.name)
-    with _ends_by_signal():
+    with unwinding():
         outcome = passes.run_pass(
             home,
             parsed.name,
             replace(spec, state=state),
             source=source,
             folder=folder,
-            progress=_progress(parsed.name),
+            progress=progress(parsed.name),
         )
     if not isinstance(outcome, Done):
         raise outcome.error
     vm = records.vm_record(home, parsed.name)
     if vm is None:
-        print(f"{parsed.name} is down; /data is kept")
+        say(f"{parsed.name} is down; /data is kept")
     else:
-        print(f"{parsed.name} is up: incarnation {vm.incarnation}, {vm.accelerator}, confined")
+        say(f"{parsed.name} is up: incarnation {vm.incarnation}, {vm.accelerator}, confined")
     return 0
 
 
@@ -122,7 +122,7 @@ def _command(home: Path, vm: VmRecord, parsed: Parsed) -> int:
             timeout_ms=_timeout_ms(vm, parsed),
         )
     if end.timed_out:
-        print(f"box: {parsed.command[0]} took too long and was ended", file=sys.stderr)
+        tell(f"box: {parsed.command[0]} took too long and was ended")
         return _TIMED_OUT
     return protocol.exit_status(end)
 
@@ -176,7 +176,7 @@ def _forwarding(session: channel.Session) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ends_by_signal() -> Iterator[None]:
+def unwinding() -> Iterator[None]:
     """Make every ending signal unwind, so that what was begun is taken away."""
 
     def unwind(_signo: int, _frame: FrameType | None) -> None:
@@ -229,9 +229,11 @@ def _sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
     return declared.sandbox(home, name)
 
 
-def _progress(name: str) -> Callable[[str], None]:
+def progress(name: str) -> Callable[[str], None]:
+    """A function that tells on stderr what is being done for `name`."""
+
     def show(text: str) -> None:
-        print(f"{name}: {text}", file=sys.stderr, flush=True)
+        tell(f"{name}: {text}")
 
     return show
 

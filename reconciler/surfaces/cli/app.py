@@ -1,0 +1,181 @@
+"""The typer app: every command that may take its time, and the help of those that may not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+import reconciler
+from reconciler.engine import observe, passes, proof, records
+from reconciler.engine.home import home_path, open_home
+from reconciler.errors import Missing, Refused
+from reconciler.linux import files
+from reconciler.surfaces import declared, render
+from reconciler.surfaces.cli import converge, quickstart, vm
+
+Output = Annotated[
+    Literal["text", "json"], typer.Option("--output", "-o", help="How to print: text or json.")
+]
+Name = Annotated[str, typer.Argument(help="The sandbox: its Boxfile's name.")]
+
+_ON_THE_SHORT_WAY = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+app = typer.Typer(
+    name="box",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Gives untrusted code a machine of its own on your machine, and keeps it that way by "
+    "declaration: a folder of Boxfiles is what should be, `box watch` makes it so.",
+    epilog="Start here: box quickstart. Then: box run hello -- sh -c 'uname -a'",
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command of the app and return its exit status."""
+    result = app(arguments, standalone_mode=False, prog_name="box")
+    return result if isinstance(result, int) else 0
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    if version:
+        typer.echo(f"box {reconciler.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def validate(
+    boxfiles: Annotated[list[Path], typer.Argument(help="Boxfiles, or folders of them.")],
+) -> int:
+    """Check Boxfiles without touching anything: every error with its file, line and column."""
+    return render.validation([path for given in boxfiles for path in _boxfiles(given)])
+
+
+def _boxfiles(given: Path) -> list[Path]:
+    if given.is_dir():
+        return sorted([*given.glob("*.Boxfile"), *given.glob("*/Boxfile")])
+    return [given]
+
+
+@app.command()
+def build(name: Name) -> None:
+    """Build all that a start of NAME needs, and prove that it gets a kernel of its own."""
+    home = open_home()
+    spec, _, _ = declared.sandbox(home, name)
+    progress = vm.progress(name)
+    lock = home / "sandboxes" / name / "lock"
+    with vm.unwinding(), files.locked(lock):
+        passes.build(home, spec, progress)
+    typer.echo(f"{name} is built and proven")
+
+
+@app.command("ls")
+def list_sandboxes(output: Output = "text") -> None:
+    """List all sandboxes that this home knows."""
+    home = open_home()
+    seen = [observe.observe(home, name, read_back=False) for name in observe.names(home)]
+    rows = [
+        {
+            "name": each.name,
+            "running": each.running,
+            "built": each.built,
+            "isolation": each.record.spec.isolation if each.record else None,
+            "incarnation": each.vm.incarnation if each.vm else None,
+            "source": each.record.source if each.record else None,
+        }
+        for each in seen
+    ]
+    render.rows(rows, output)
+
+
+@app.command()
+def inspect(name: Name, output: Output = "text") -> int:
+    """Read back what confines NAME's running VMM, fact by fact; exit 1 when one is not so."""
+    home = open_home()
+    seen = observe.observe(home, name)
+    if seen.record is None:
+        raise Missing(f"There is no sandbox {name}.", hint="box ls")
+    value: dict[str, Any] = {
+        "name": name,
+        "spec": seen.record.spec.to_json(),
+        "running": seen.running,
+        "accelerator": seen.vm.accelerator if seen.vm else None,
+        "pid": seen.vm.identity.pid if seen.vm and seen.vm.identity else None,
+        "kernel_proof": proof.proof_of(home, seen.record.spec.backend, seen.vm.fingerprint)
+        if seen.vm
+        else None,
+        "facts": [vars(fact) for fact in seen.facts],
+    }
+    render.inspection(value, output)
+    return 1 if any(fact.failed for fact in seen.facts) else 0
+
+
+@app.command()
+def destroy(
+    name: Name,
+    *,
+    data: Annotated[bool, typer.Option("--data", help="Delete its /data too, for good.")] = False,
+) -> None:
+    """End NAME's VM and forget the sandbox; its /data is kept unless --data says otherwise.
+
+    A sandbox whose Boxfile is still in a watched folder comes back with the next pass.
+    """
+    home = open_home()
+    record = records.sandbox_record(home, name)
+    if record is None and not data:
+        raise Missing(f"There is no sandbox {name}.", hint="box ls")
+    if record is not None and record.spec.protect:
+        raise Refused(f"{name} is protected.", hint="set `protect: false` in its Boxfile")
+    with vm.unwinding():
+        passes.destroy(home, name, with_data=data, progress=vm.progress(name))
+    typer.echo(f"{name} is destroyed" + ("" if data else "; /data is kept"))
+
+
+@app.command(context_settings=_ON_THE_SHORT_WAY)
+def run(context: typer.Context) -> None:
+    """Run one command in a fresh VM of NAME, which is thrown away: box run NAME -- CMD...
+
+    Options, before `--`: --env NAME=VALUE, --workdir DIR, --user USER, --timeout SECONDS, --no-data
+    (run without /data, any number at once), -i (pass stdin on from a terminal too).
+    Exit status: the command's; 124 after a timeout; 125 when box failed; 126, 127 when the command
+    cannot be run or found; 128+n when signal n ended it.
+    """
+    sys.exit(vm.main(["run", *context.args]))
+
+
+@app.command(name="exec", context_settings=_ON_THE_SHORT_WAY)
+def execute(context: typer.Context) -> None:
+    """Run one command in the running VM of NAME: box exec NAME -- CMD...
+
+    Options, before `--`: --env NAME=VALUE, --workdir DIR, --user USER, --timeout SECONDS, -i.
+    Exit status as for `run`.
+    """
+    sys.exit(vm.main(["exec", *context.args]))
+
+
+@app.command(context_settings=_ON_THE_SHORT_WAY)
+def up(context: typer.Context) -> None:
+    """Start the VM of NAME if it is not running: box up NAME."""
+    sys.exit(vm.main(["up", *context.args]))
+
+
+@app.command(context_settings=_ON_THE_SHORT_WAY)
+def down(context: typer.Context) -> None:
+    """Stop the VM of NAME in order: box down NAME. A controller starts it again as declared."""
+    sys.exit(vm.main(["down", *context.args]))
+
+
+@app.command()
+def home() -> None:
+    """Print where box keeps everything (BOX_HOME)."""
+    typer.echo(home_path())
+
+
+converge.register(app)
+quickstart.register(app)
