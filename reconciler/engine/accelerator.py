@@ -19,7 +19,8 @@ def remembered(home: Path, isolation: str) -> str | None:
     if not DEVICE.exists():
         return EMULATION
     known = _load(home).get(isolation)
-    return known["accelerator"] if isinstance(known, dict) else None
+    found = known.get("accelerator") if isinstance(known, dict) else None
+    return found if found in (KVM, EMULATION) else None
 
 
 def reason(home: Path, isolation: str) -> str:
@@ -27,7 +28,7 @@ def reason(home: Path, isolation: str) -> str:
     if not DEVICE.exists():
         return f"{DEVICE} does not exist"
     known = _load(home).get(isolation)
-    return str(known["reason"]) if isinstance(known, dict) else "not tried yet"
+    return str(known.get("reason")) if isinstance(known, dict) else "not tried yet"
 
 
 def remember(home: Path, isolation: str, accelerator: str, why: str) -> None:

@@ -17,7 +17,7 @@ class NoMemory(Busy):
 
 def check_memory(ram_mib: int) -> None:
     """Refuse a VM that the host's available memory cannot hold. Raises NoMemory."""
-    available = _available_mib(_MEMINFO.read_text())
+    available = available_mib()
     wanted = ram_mib + VMM_OVERHEAD_MIB
     if available < wanted:
         raise NoMemory(
@@ -29,6 +29,11 @@ def check_memory(ram_mib: int) -> None:
 def room_for_snapshot(directory: Path, ram_mib: int) -> bool:
     """Whether a snapshot, at most as large as the guest's memory, fits with as much to spare."""
     return shutil.disk_usage(directory).free > 2 * ram_mib * MIB
+
+
+def available_mib() -> int:
+    """The memory that new processes can have without others giving up theirs, in MiB."""
+    return _available_mib(_MEMINFO.read_text())
 
 
 def _available_mib(meminfo: str) -> int:

@@ -81,9 +81,12 @@ def start_vm(
     with disk.opened(start.disk) as fd:
         if with_data:
             disk.check_free(fd, start.disk)
-        # Written first: whatever happens from here on can be found and taken away by its name.
-        records.keep_vm(home, record)
+        if kind == STANDING:
+            # Its name is always the same: nothing that lost its record may be in its place.
+            discard(home, record)
         try:
+            # Written first: whatever happens from here on can be found and taken away by its name.
+            records.keep_vm(home, record)
             record.directory(home).mkdir(mode=0o700)
             return _bring_up(start, fd)
         except BaseException:
@@ -93,9 +96,28 @@ def start_vm(
 
 def discard(home: Path, record: VmRecord) -> None:
     """End a VM at once and take away all traces of it; twice is the same as once."""
+    _discard(home, record.vm, record.group)
+
+
+def discard_named(home: Path, vm: str) -> None:
+    """The same for a VM of this home of which only the name is known."""
+    _discard(home, vm, group_of(home, vm))
+
+
+def _discard(home: Path, vm: str, group: str) -> None:
     chosen = runtime.find_runtime()
-    jail.remove(home, record.vm, runtime.cgroup_path(chosen, record.group))
-    records.forget_vm(home, record)
+    jail.remove(home, vm, runtime.cgroup_path(chosen, group))
+    records.forget_vm(home, vm)
+
+
+def group_of(home: Path, vm: str) -> str:
+    """The name of the VM's cgroup."""
+    return f"{home_tag(home)}-{vm}"
+
+
+def home_tag(home: Path) -> str:
+    """What the cgroups of this home's VMs begin with: several homes share one host."""
+    return hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
 
 
 def policy_of(home: Path, record: VmRecord) -> Policy:
@@ -103,19 +125,18 @@ def policy_of(home: Path, record: VmRecord) -> Policy:
     value = files.read_json(record.directory(home) / "policy.json")
     try:
         return Policy.from_json(value)
-    except ValueError as error:
+    except (AttributeError, KeyError, ValueError) as error:
         raise files.BrokenFile(f"The policy of {record.vm} cannot be read.") from error
 
 
 def _new_record(home: Path, spec: Spec, parts: Parts, kind: str, incarnation: int) -> VmRecord:
     vm = spec.name if kind == STANDING else f"{spec.name}.{secrets.token_hex(4)}"
-    tag = hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
     return VmRecord(
         vm=vm,
         sandbox=spec.name,
         kind=kind,
         incarnation=incarnation,
-        group=f"{tag}-{vm}",
+        group=group_of(home, vm),
         spec=spec,
         token=secrets.token_hex(protocol.TOKEN_SIZE),
         owner=None if kind == STANDING else identity.identify(os.getpid()),
@@ -129,11 +150,18 @@ def _new_record(home: Path, spec: Spec, parts: Parts, kind: str, incarnation: in
 
 def _bring_up(start: _Start, disk_fd: int) -> VmRecord:
     chosen = accelerator.remembered(start.home, start.spec.isolation)
-    if chosen is None:
-        record = _try_kvm(start, disk_fd)
-        if record is not None:
-            return record
-        chosen = accelerator.EMULATION
+    if chosen is not None:
+        return _bring_up_on(start, chosen, disk_fd)
+    tried = _try_kvm(start, disk_fd)
+    if isinstance(tried, VmRecord):
+        return tried
+    record = _bring_up_on(start, accelerator.EMULATION, disk_fd)
+    # Only now: what broke the trial and this start alike was not KVM.
+    accelerator.remember(start.home, start.spec.isolation, accelerator.EMULATION, tried)
+    return record
+
+
+def _bring_up_on(start: _Start, chosen: str, disk_fd: int) -> VmRecord:
     launch = _launch(start, chosen)
     key = start.parts.snapshot_key(launch.machine)
     proven = proof.proof_of(start.home, start.spec.backend, start.parts.fingerprint)
@@ -152,8 +180,8 @@ class _BadSnapshot(Exception):
     """A VM did not come back from its snapshot."""
 
 
-def _try_kvm(start: _Start, disk_fd: int) -> VmRecord | None:
-    """Boot on KVM and remember how it went: a device that opens may still run nothing."""
+def _try_kvm(start: _Start, disk_fd: int) -> VmRecord | str:
+    """Boot on KVM: a device that opens may still run nothing. The VM, or why there is none."""
     start.progress("trying KVM")
     launch = _launch(start, accelerator.KVM)
     key = start.parts.snapshot_key(launch.machine)
@@ -162,10 +190,9 @@ def _try_kvm(start: _Start, disk_fd: int) -> VmRecord | None:
         record = _booted(start, launch, key, disk_fd, _KVM_SECONDS)
     except (VmmFailed, jail.JailFailed) as error:
         why = (error.details or error.brief).splitlines()[0][:200]
-        accelerator.remember(start.home, isolation, accelerator.EMULATION, why)
         start.progress(f"KVM does not work here ({why}); using software emulation")
         _clean_directory(start)
-        return None
+        return why
     accelerator.remember(start.home, isolation, accelerator.KVM, "a guest booted on it")
     return record
 
@@ -207,7 +234,11 @@ def _restored(start: _Start, launch: Launch, key: str, state: int, disk_fd: int)
             raise _BadSnapshot from error
         _attach(start, vm, disk_fd)
         vm.resume()
-        vm.ready(_READY_SECONDS)
+        try:
+            vm.ready(_READY_SECONDS)
+        except BoxError as error:
+            # A state that a power cut has torn may load and hold a dead guest.
+            raise _BadSnapshot from error
         return _hand_over(start, launch, key, vm, who)
 
 
@@ -243,6 +274,8 @@ def _starting(
 
 def _attach(start: _Start, vm: Vm, disk_fd: int) -> None:
     if start.with_data:
+        # Again: another start of this sandbox may have been faster.
+        disk.check_free(disk_fd, start.disk)
         vm.attach(disk_fd)
 
 
@@ -260,7 +293,6 @@ def _hand_over(
         accelerator=launch.machine.accelerator,
         snapshot=key,
     )
-    records.keep_vm(start.home, record)
     vm.claim(
         protocol.Claim(
             token=bytes.fromhex(record.token),
@@ -271,6 +303,8 @@ def _hand_over(
             mount_data=start.with_data,
         )
     )
+    # With its process only now: killed before this line, it counts as half-started, and is ended.
+    records.keep_vm(start.home, record)
     return record
 
 

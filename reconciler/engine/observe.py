@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.confinement import judging
-from reconciler.confinement.facts import Fact
+from reconciler.confinement.facts import Fact, Verdict
+from reconciler.confinement.promises import PROMISES
 from reconciler.engine import launching, records, snapshots
 from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
-from reconciler.linux import identity, reading
+from reconciler.linux import files, identity, reading
 
 
 @dataclass(frozen=True)
 class Observation:
     """One sandbox: `vm` is what was written of its standing VM, `running` whether that is so.
 
-    `strays` are VMs that nobody waits for any more. `facts` are empty unless they were read.
+    `strays` are VMs that nobody waits for any more, `broken` the names of those whose records
+    cannot be read. `facts` are empty unless they were read.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Observation:
     built: bool
     strays: tuple[VmRecord, ...] = ()
     facts: tuple[Fact, ...] = ()
+    broken: tuple[str, ...] = ()
 
     @property
     def confined(self) -> bool | None:
@@ -35,7 +38,7 @@ class Observation:
 
 def names(home: Path) -> tuple[str, ...]:
     """Every sandbox of this home: recorded, or only with a VM left over from one."""
-    running = {record.sandbox for record in records.vm_records(home)}
+    running = {records.sandbox_of(vm) for vm in records.vm_names(home)}
     return tuple(sorted(running | set(records.sandbox_names(home))))
 
 
@@ -47,25 +50,32 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
     for vm in records.vm_records(home, name):
         if vm.kind == STANDING:
             standing = vm
-        elif vm.kind == ONCE and not _runs(vm.owner):
+        elif vm.kind == ONCE and not runs(vm.owner):
             strays.append(vm)
-    running = standing is not None and _runs(standing.identity)
+    running = standing is not None and runs(standing.identity)
     facts: tuple[Fact, ...] = ()
     if running and read_back and standing is not None:
         facts = read_facts(home, standing)
     built = record is not None and snapshots.exists(home, record.spec)
-    return Observation(name, record, standing, running, built, tuple(strays), facts)
+    broken = records.broken_vms(home, name)
+    return Observation(name, record, standing, running, built, tuple(strays), facts, broken)
 
 
 def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
     """Read the VMM of a running VM, all threads and its whole cgroup, and judge what was read."""
     if vm.identity is None:
         return ()
-    policy = launching.policy_of(home, vm)
+    try:
+        policy = launching.policy_of(home, vm)
+    except (OSError, files.BrokenFile) as error:
+        # Nothing to judge by: a finding, and no reason to leave the VM out of every command's reach.
+        why = f"the policy of its launch cannot be read: {error}"
+        return tuple(Fact(p.id, p.sentence, why, Verdict.UNREADABLE) for p in PROMISES)
     return judging.judge(policy, reading.read_process(vm.identity, policy))
 
 
-def _runs(who: identity.ProcessIdentity | None) -> bool:
+def runs(who: identity.ProcessIdentity | None) -> bool:
+    """Whether this very process still runs."""
     if who is None:
         return False
     with identity.open_process(who) as process:

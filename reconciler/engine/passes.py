@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from reconciler.engine import drift, journal, launching, records
 from reconciler.engine.home import sandbox_directory
-from reconciler.engine.observe import Observation, observe
+from reconciler.engine.observe import Observation, observe, runs
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
 from reconciler.engine.parts import Progress
 from reconciler.engine.plan import Action, ActionKind, plan
@@ -16,7 +18,7 @@ from reconciler.engine.records import STANDING, SandboxRecord
 from reconciler.engine.spec import Spec
 from reconciler.engine.stopping import stop_vm
 from reconciler.errors import BoxError, Busy, Missing, Refused
-from reconciler.linux import files, ids
+from reconciler.linux import files, identity, ids
 
 _RETRY_SECONDS = 10.0
 _LOCK_SECONDS = 30.0
@@ -39,6 +41,7 @@ def run_pass(
         try:
             lock = sandbox_directory(home, name) / "lock"
             stack.enter_context(files.locked(lock, timeout_seconds=_LOCK_SECONDS))
+            stack.enter_context(_nothing_half_done(home, name))
             seen = observe(home, name)
             _record_drift(home, seen)
             actions = plan(spec, seen)
@@ -104,6 +107,8 @@ class _Work:
             case ActionKind.REAP:
                 for stray in seen.strays:
                     launching.discard(self._home, stray)
+                for vm in seen.broken:
+                    launching.discard_named(self._home, vm)
             case ActionKind.UPDATE:
                 self._update(seen)
             case ActionKind.BUILD:
@@ -187,23 +192,44 @@ def start_standing(home: Path, spec: Spec, progress: Progress) -> None:
 
 def build(home: Path, spec: Spec, progress: Progress) -> None:
     """Make all that a start needs: parts, proof and snapshot, by starting a VM and ending it."""
-    vm = launching.start_vm(
-        home, spec, kind=records.ONCE, incarnation=0, with_data=False, progress=progress
-    )
-    launching.discard(home, vm)
+    with _nothing_half_done(home, spec.name):
+        vm = launching.start_vm(
+            home, spec, kind=records.ONCE, incarnation=0, with_data=False, progress=progress
+        )
+        launching.discard(home, vm)
 
 
 def destroy(home: Path, name: str, *, with_data: bool, progress: Progress) -> None:
     """End all VMs of a sandbox and forget it; `with_data` deletes its /data for good."""
     directory = sandbox_directory(home, name)
-    with files.locked(directory / "lock", timeout_seconds=_LOCK_SECONDS):
+    lock = files.locked(directory / "lock", timeout_seconds=_LOCK_SECONDS)
+    with lock, _nothing_half_done(home, name):
         for vm in records.vm_records(home, name):
             progress(f"stopping {vm.vm}")
             stop_vm(home, vm)
+        for broken in records.broken_vms(home, name):
+            launching.discard_named(home, broken)
         destroy_records(home, name)
         if with_data:
             (directory / "data.img").unlink(missing_ok=True)
     journal.record(home, name, "Normal", "Destroyed", "by command", with_data=with_data)
+
+
+@contextlib.contextmanager
+def _nothing_half_done(home: Path, name: str) -> Iterator[None]:
+    """Take away what an interrupt has left, under the sandbox's lock.
+
+    Whatever starts or ends a VM does so itself, but the interrupt may have hit just that; only the
+    first one raises, so this comes to its end.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        me = identity.identify(os.getpid())
+        for vm in records.vm_records(home, name):
+            if vm.owner == me if vm.kind == records.ONCE else not runs(vm.identity):
+                launching.discard(home, vm)
+        raise
 
 
 def destroy_records(home: Path, name: str) -> None:

@@ -42,6 +42,10 @@ def plan(spec: Spec | None, seen: Observation) -> tuple[Action, ...]:
         Action(ActionKind.REAP, seen.name, f"VM {stray.vm} was left behind")
         for stray in seen.strays
     ]
+    actions += [
+        Action(ActionKind.REAP, seen.name, f"the record of VM {vm} cannot be read")
+        for vm in seen.broken
+    ]
     if spec is None:
         return (*actions, *_absent(seen))
     return (*actions, *_present(spec, seen))
@@ -49,9 +53,9 @@ def plan(spec: Spec | None, seen: Observation) -> tuple[Action, ...]:
 
 def _absent(seen: Observation) -> list[Action]:
     record = seen.record
-    if record is None:
+    if record is None and seen.vm is None:
         return []
-    if record.spec.protect:
+    if record is not None and record.spec.protect:
         return []
     return [Action(ActionKind.DESTROY, seen.name, "its Boxfile is gone; /data is kept")]
 
@@ -69,8 +73,9 @@ def _present(spec: Spec, seen: Observation) -> list[Action]:
         actions.append(Action(ActionKind.UPDATE, name, reason, wider))
     if spec.state == "running":
         return actions + _running(spec, seen, changed, wider)
-    if seen.running:
-        actions.append(Action(ActionKind.STOP, name, f"declared `state: {spec.state}`"))
+    if seen.vm is not None:
+        left = "" if seen.running else "; what was left of its VM is taken away"
+        actions.append(Action(ActionKind.STOP, name, f"declared `state: {spec.state}`{left}"))
     if spec.state == "built" and not seen.built:
         actions.append(Action(ActionKind.BUILD, name, "nothing is built for it yet"))
     return actions

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.spec import Spec
+from reconciler.guest import protocol
 from reconciler.linux import files
 from reconciler.linux.identity import ProcessIdentity
 
@@ -81,10 +82,13 @@ def sandbox_record(home: Path, name: str) -> SandboxRecord | None:
         value = files.read_json(path)
     except FileNotFoundError:
         return None
-    with _broken(path):
+    with _broken(path, f"move it away, then `box sync`: mv {path} {path}.broken"):
+        spec = Spec.from_json(value["spec"])
+        if not value["name"] == spec.name == name:
+            raise ValueError(value["name"])
         return SandboxRecord(
-            name=str(value["name"]),
-            spec=Spec.from_json(value["spec"]),
+            name=name,
+            spec=spec,
             source=value["source"],
             source_stamp=str(value["source_stamp"]),
             folder=value["folder"],
@@ -117,16 +121,25 @@ def vm_record(home: Path, vm: str) -> VmRecord | None:
         value = files.read_json(path)
     except FileNotFoundError:
         return None
-    with _broken(path):
-        return VmRecord(
+    with _broken(path, f"box down {sandbox_of(vm)}, which ends the VM by its name"):
+        known = {field.name: value[field.name] for field in fields(VmRecord) if field.name in value}
+        record = VmRecord(
             **{
-                **value,
+                **known,
                 "spec": Spec.from_json(value["spec"]),
-                "image_env": tuple(value["image_env"]),
-                "identity": _identity(value["identity"]),
-                "owner": _identity(value["owner"]),
+                "image_env": tuple(value.get("image_env", ())),
+                "identity": _identity(value.get("identity")),
+                "owner": _identity(value.get("owner")),
             }
         )
+        # These name what is killed and removed: a file that was copied names somebody else's.
+        names = (record.vm, record.sandbox, record.group.partition("-")[2])
+        if (
+            names != (vm, sandbox_of(vm), vm)
+            or len(bytes.fromhex(record.token)) != protocol.TOKEN_SIZE
+        ):
+            raise ValueError(names)
+        return record
 
 
 def keep_vm(home: Path, record: VmRecord) -> None:
@@ -140,22 +153,46 @@ def keep_vm(home: Path, record: VmRecord) -> None:
     files.write_json(home / "run" / f"{record.vm}.json", value)
 
 
-def forget_vm(home: Path, record: VmRecord) -> None:
+def forget_vm(home: Path, vm: str) -> None:
     """Take away a VM's sockets, then its record: what a crash leaves is found again."""
     import shutil
 
-    shutil.rmtree(record.directory(home), ignore_errors=True)
-    (home / "run" / f"{record.vm}.json").unlink(missing_ok=True)
+    shutil.rmtree(home / "run" / vm, ignore_errors=True)
+    (home / "run" / f"{vm}.json").unlink(missing_ok=True)
+
+
+def vm_names(home: Path, sandbox: str | None = None) -> tuple[str, ...]:
+    """All VMs with a record, or those of one sandbox, whatever their records hold."""
+    found = [path.name.removesuffix(".json") for path in (home / "run").glob("*.json")]
+    return tuple(sorted(vm for vm in found if sandbox in (None, sandbox_of(vm))))
+
+
+def sandbox_of(vm: str) -> str:
+    """The sandbox that a VM's name says it belongs to: NAME, or NAME.RANDOM."""
+    return vm.partition(".")[0]
 
 
 def vm_records(home: Path, sandbox: str | None = None) -> Iterator[VmRecord]:
-    """All VMs' records, or those of one sandbox; one that vanishes meanwhile is passed over."""
-    for path in sorted((home / "run").glob("*.json")):
-        vm = path.name.removesuffix(".json")
-        if sandbox is None or vm == sandbox or vm.startswith(f"{sandbox}."):
+    """All VMs' records that can be read, or those of one sandbox.
+
+    One that vanishes meanwhile is passed over, and so is a broken one: see `broken_vms`.
+    """
+    for vm in vm_names(home, sandbox):
+        with contextlib.suppress(files.BrokenFile):
             record = vm_record(home, vm)
-            if record is not None and sandbox in (None, record.sandbox):
+            if record is not None:
                 yield record
+
+
+def broken_vms(home: Path, sandbox: str) -> tuple[str, ...]:
+    """The sandbox's VMs whose records cannot be read: there is nothing of them but a name."""
+    broken = []
+    for vm in vm_names(home, sandbox):
+        try:
+            vm_record(home, vm)
+        except files.BrokenFile:
+            broken.append(vm)
+    return tuple(broken)
 
 
 def _identity(value: dict[str, Any] | None) -> ProcessIdentity | None:
@@ -163,11 +200,11 @@ def _identity(value: dict[str, Any] | None) -> ProcessIdentity | None:
 
 
 @contextlib.contextmanager
-def _broken(path: Path) -> Iterator[None]:
+def _broken(path: Path, hint: str) -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        details = f"{type(error).__name__}: {error}"
         raise files.BrokenFile(
-            f"{path} is not a record of this version of box.",
-            hint=f"move it away, then `box sync`: mv {path} {path}.broken",
+            f"{path} is not a record of this version of box.", details=details, hint=hint
         ) from error

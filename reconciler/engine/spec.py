@@ -30,6 +30,16 @@ _VM_FIELDS = (
     "data_bytes",
 )
 
+_TYPES: dict[str, type] = {
+    "cpus": int,
+    "ram_mib": int,
+    "timeout_seconds": int,
+    "data_bytes": int,
+    "readonly": bool,
+    "protect": bool,
+}
+"""Of the fields that are no text."""
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -67,9 +77,13 @@ class Spec:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Spec:
         """The spec in a record of ours; ValueError when it is none."""
-        if set(value) != {field.name for field in fields(cls)}:
-            raise ValueError("not a spec")
+        wanted = {field.name for field in fields(cls)}
+        if odd := wanted.symmetric_difference(value):
+            raise ValueError(f"not a spec of this version: {', '.join(sorted(odd))}")
         env = tuple((str(name), str(text)) for name, text in value["env"])
+        for name in wanted - {"env"}:
+            if type(value[name]) is not _TYPES.get(name, str):
+                raise ValueError(f"not a spec: {name} is {value[name]!r}")
         return cls(**{**value, "env": env})
 
 

@@ -21,9 +21,10 @@ def stop_vm(home: Path, record: VmRecord, *, term_ms: int = _TERM_MS) -> bool:
     A guest that does not take part in time is killed. True when it ended in order. Nothing of the
     VM is left either way.
     """
-    orderly = _ask(home, record, term_ms)
-    launching.discard(home, record)
-    return orderly
+    try:
+        return _ask(home, record, term_ms)
+    finally:
+        launching.discard(home, record)
 
 
 def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:

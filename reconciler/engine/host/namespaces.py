@@ -1,0 +1,67 @@
+"""Whether a jail's namespaces can be made here: the launcher's own way, with `true` as runtime."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from reconciler.backends import jail
+from reconciler.errors import Missing
+from reconciler.linux import process, userns
+
+_WAIT_SECONDS = 20.0
+_REPLY_BYTES = 4096
+
+
+def check_namespaces() -> str:
+    """Make the namespaces that a launch makes, as this user, and say which.
+
+    Raises Missing with the setting that forbids it, MapsRefused when the IDs are at fault.
+    """
+    maps = jail.outer_maps()
+    scratch = next((path for path in jail.SCRATCH_DIRECTORIES if Path(path).is_dir()), "/mnt")
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        with userns.start_in_namespaces(
+            [str(process.require_program("true", "coreutils"))],
+            maps=maps,
+            scratch_dir=scratch,
+            config=b"{}",
+            rootfs_owner=(0, 0),
+            errors=writing,
+        ) as launcher:
+            os.close(writing)
+            writing = -1
+            said = os.read(reading, _REPLY_BYTES).decode(errors="replace").strip()
+            status = launcher.wait(_WAIT_SECONDS)
+    finally:
+        os.close(reading)
+        if writing != -1:
+            os.close(writing)
+    if status != 0:
+        raise Missing(
+            "The kernel does not let this user make the namespaces of a jail.",
+            details=said or None,
+            hint=_forbidding_setting(),
+        )
+    return "a mount namespace" if maps is None else "user and mount namespaces"
+
+
+def _forbidding_setting() -> str:
+    """The command that lifts what forbids user namespaces here, as far as it is known."""
+    # Ubuntu 23.10 and later: a user namespace is made, but gives no capabilities.
+    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    # A patch of Debian's.
+    if _setting("kernel/unprivileged_userns_clone") == "0":
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if _setting("user/max_user_namespaces") == "0":
+        return "sudo sysctl -w user.max_user_namespaces=10000"
+    return "in a container: start it so that it may make user and mount namespaces"
+
+
+def _setting(name: str) -> str | None:
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,144 @@
+"""Bring what is missing. Whatever breaks it off, the next run goes on from there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from reconciler.engine.host import needs, packages
+from reconciler.engine.host.need import Account, Need, NeedKind
+from reconciler.engine.parts import Progress
+from reconciler.errors import Missing, Refused
+from reconciler.guest import build
+from reconciler.images import kernel
+from reconciler.linux import delegation, files, process
+
+_LOCK = Path("/run/box-setup.lock")
+_LOCK_SECONDS = 900.0
+_NETWORK_SECONDS = 1800.0
+_INSTALL_SECONDS = 3600.0
+_USERMOD_SECONDS = 60.0
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def set_up_host(account: Account, *, slots: int, progress: Progress) -> tuple[Need, ...]:
+    """As root: meet all host needs of `account` and return those that there were.
+
+    One at a time on a host: two that give out subordinate IDs would give the same. Raises
+    Refused unless root, Missing when something is still missing afterwards, CommandFailed.
+    """
+    if os.geteuid() != 0:
+        raise Refused("Setting up the host takes root.", hint="run it with sudo")
+    with files.locked(_LOCK, timeout_seconds=_LOCK_SECONDS):
+        met = needs.host_needs(account, slots=slots)
+        for need in met:
+            _HOST[need.kind](need, account, progress)
+        left = needs.host_needs(account, slots=slots) if met else ()
+    if left:
+        raise Missing(
+            "The host still lacks something after it was set up.",
+            details="\n".join(f"{need.what} ({need.why})" for need in left),
+            hint="box doctor",
+        )
+    return met
+
+
+def refresh_lists(progress: Progress) -> None:
+    """As root: fetch the package lists."""
+    manager = packages.find_manager()
+    if manager is not None:
+        progress("fetching the package lists")
+        _run(manager.refresh, _NETWORK_SECONDS)
+
+
+def set_up_home(account: Account, home: Path, progress: Progress) -> None:
+    """Meet the needs that take no root: the guest's kernel and agent."""
+    for need in needs.home_needs(account, home):
+        if need.kind is NeedKind.KERNEL:
+            kernel.fetch_kernel(home, progress)
+        else:
+            _build_agent(need, account, progress)
+
+
+def _install(need: Need, _account: Account, progress: Progress) -> None:
+    manager = packages.find_manager()
+    if manager is None:
+        raise Missing(
+            "box knows neither apt-get nor dnf here.",
+            details=f"missing: {need.why}",
+            hint="install these with your package manager, then go on",
+        )
+    for command in manager.repair:
+        progress("finishing an installation that was broken off")
+        _unbroken(command, progress)
+    if not packages.knows_packages(manager):
+        refresh_lists(progress)
+    progress(f"downloading {need.what}")
+    download = (*manager.download, *need.packages)
+    try:
+        _run(download, _NETWORK_SECONDS)
+    except process.CommandFailed:
+        # Old lists name packages that are no longer there.
+        refresh_lists(progress)
+        _run(download, _NETWORK_SECONDS)
+    progress("installing")
+    _unbroken((*manager.install, *need.packages), progress)
+
+
+def _unbroken(command: Sequence[str], progress: Progress) -> None:
+    """Run a command to its end: a package manager that is killed leaves the host half-installed."""
+    with _deferring_interrupts(lambda: progress("ending after this installation")):
+        _run(command, _INSTALL_SECONDS)
+
+
+@contextlib.contextmanager
+def _deferring_interrupts(tell: Callable[[], None]) -> Iterator[None]:
+    seen = []
+
+    def note(signo: int, _frame: FrameType | None) -> None:
+        seen.append(signo)
+        tell()
+
+    before = {signo: signal.signal(signo, note) for signo in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for signo, old in before.items():
+            signal.signal(signo, old)
+    if seen:
+        raise KeyboardInterrupt
+
+
+def _run(command: Sequence[str], timeout_seconds: float) -> None:
+    env = {"DEBIAN_FRONTEND": "noninteractive", **process.inherited(*_PROXIES)}
+    process.run(command, timeout_seconds=timeout_seconds, env=env)
+
+
+def _add_ids(need: Need, account: Account, progress: Progress) -> None:
+    progress(f"giving {account.name} subordinate IDs")
+    for command in need.fix:
+        process.run(command, timeout_seconds=_USERMOD_SECONDS)
+
+
+def _delegate(_need: Need, account: Account, progress: Progress) -> None:
+    parent = delegation.parent_of(account.uid)
+    progress(f"giving {account.name} the cgroup {parent}")
+    delegation.make_delegation(parent, account.uid, account.gid)
+
+
+def _build_agent(_need: Need, _account: Account, progress: Progress) -> None:
+    progress("compiling the guest's agent")
+    build.find_agent()
+
+
+_HOST = {
+    NeedKind.PACKAGES: _install,
+    NeedKind.SUBORDINATE_IDS: _add_ids,
+    NeedKind.CGROUPS: _delegate,
+    NeedKind.AGENT: _build_agent,
+}

@@ -1,0 +1,154 @@
+"""A home with real VMs, driven through the real command line; nothing of it outlives the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler.engine import launching, records
+from reconciler.linux import cgroups
+
+REPO = Path(__file__).parent.parent
+BOX = REPO / "box"
+TIMEOUT_SECONDS = 120.0
+SMALL = "version: 1\nbase: builtin:busybox\nisolation: strict\nnetwork: none\ncpus: 1\nram_mib: 256\n"
+DATA = "data_size: 64M\n"
+
+
+def quiet(_text: str) -> None:
+    """A progress that nobody watches."""
+
+
+@dataclass
+class Live:
+    """One BOX_HOME and one watched folder."""
+
+    home: Path
+    folder: Path
+    _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """A whole environment for box: nothing of the caller's but its certificates for pip."""
+        return {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": os.environ["HOME"],
+            "BOX_HOME": str(self.home),
+            "BOX_DESIRED": str(self.folder),
+            "LANG": "C.UTF-8",
+        }
+
+    def declare(self, name: str, text: str = SMALL + DATA) -> Path:
+        """Write NAME.Boxfile as editors do: whole, by a rename."""
+        path = self.folder / f"{name}.Boxfile"
+        draft = self.folder / f".{name}.draft"
+        draft.write_text(text)
+        return draft.rename(path)
+
+    def box(
+        self, *arguments: str, stdin: bytes | None = None, status: int | None = 0
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run box to its end; `status` is the exit status it must have, None for any."""
+        done = subprocess.run(
+            [BOX, *arguments],
+            env=self.environment,
+            cwd=self.folder,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+        said = done.stdout[-2000:].decode(errors="replace") + done.stderr.decode(errors="replace")
+        assert status in (None, done.returncode), f"{arguments}: {done.returncode}\n{said}"
+        return done
+
+    def start(self, *arguments: str, **streams: int) -> subprocess.Popen[bytes]:
+        """Start box and leave it running; ended with the test at the latest."""
+        child = subprocess.Popen(
+            [BOX, *arguments],
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            **streams,  # type: ignore[call-overload]
+        )
+        self._children.append(child)
+        return child
+
+    def vm(self, name: str) -> records.VmRecord:
+        """The record of a standing VM that must be there."""
+        record = records.vm_record(self.home, name)
+        assert record is not None, f"{name} has no VM"
+        return record
+
+    def pid(self, name: str) -> int:
+        """The PID of a standing VM's VMM."""
+        identity = self.vm(name).identity
+        assert identity is not None
+        return identity.pid
+
+    def events(self, name: str) -> list[dict[str, str]]:
+        """The sandbox's events, oldest first."""
+        path = self.home / "events.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [e for e in map(json.loads, lines) if e["sandbox"] == name]
+
+    def cgroups(self) -> list[Path]:
+        """The cgroups of this home's VMs, in every hierarchy."""
+        tag = launching.home_tag(self.home)
+        found = []
+        for hierarchy in cgroups.detect().hierarchies:
+            found += list(Path(hierarchy.mount).glob(f"box*/{tag}-*"))
+        return found
+
+    def leftovers(self) -> list[str]:
+        """Everything that a VM of this home still has."""
+        files = [str(path) for path in (self.home / "run").iterdir()]
+        state = [str(path) for path in (self.home / "runtime").iterdir()]
+        return [*files, *state, *map(str, self.cgroups())]
+
+    def end(self) -> None:
+        """End what was started and take away every VM."""
+        for child in self._children:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+        for vm in records.vm_records(self.home):
+            launching.discard(self.home, vm)
+        paths = self.cgroups()
+        cgroups.kill_all(paths)
+        cgroups.remove(paths)
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for the world: look again and again until `true`, and fail after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.02)
+
+
+@contextmanager
+def live() -> Iterator[Live]:
+    """A fresh home, in a short path that other users cannot enter."""
+    root = Path(tempfile.mkdtemp(prefix="box-live-", dir="/tmp"))
+    try:
+        (root / "home").mkdir(mode=0o700)
+        (root / "desired").mkdir()
+        it = Live(root / "home", root / "desired")
+        for name in ("run", "runtime"):
+            (it.home / name).mkdir()
+        try:
+            yield it
+        finally:
+            it.end()
+    finally:
+        shutil.rmtree(root)

@@ -1,0 +1,45 @@
+"""Real VMs for the tests of the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.images.kernel import fetch_kernel
+from reconciler.linux import subids
+from tests.live import Live, live, quiet
+
+
+@pytest.fixture(scope="session")
+def root_ids() -> Iterator[None]:
+    """Root has subordinate IDs of its own, as quickstart gives it; given back afterwards."""
+    tables = subids.read_tables()
+    if os.geteuid() != 0 or subids.ranges_of(tables, "root", 0).uids:
+        yield
+        return
+    line = subids.usermod_line(tables, "root").split()
+    subprocess.run(line, check=True, timeout=60)
+    yield
+    taken = [word.replace("--add-", "--del-") for word in line]
+    subprocess.run(taken, check=True, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def _shared(root_ids: None) -> Iterator[Live]:
+    with live() as it:
+        fetch_kernel(it.home, quiet)
+        yield it
+
+
+@pytest.fixture
+def vms(_shared: Live) -> Iterator[Live]:
+    """A home whose kernel and snapshots are there already; no VM and no Boxfile left by others."""
+    yield _shared
+    _shared.end()
+    for path in _shared.folder.iterdir():
+        path.unlink()
+    for name in [path.name for path in (_shared.home / "sandboxes").glob("*")]:
+        _shared.box("destroy", "--data", name, status=None)

@@ -1,0 +1,200 @@
+"""A folder of Boxfiles is kept as declared, with real VMs, by real controllers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.engine import records
+from tests.live import DATA, SMALL, Live, until
+
+pytestmark = [pytest.mark.vm, pytest.mark.root]
+
+IDLE = SMALL + DATA + "state: stopped\n"
+
+
+def running(vms: Live, name: str) -> Callable[[], bool]:
+    def check() -> bool:
+        record = records.vm_record(vms.home, name)
+        return record is not None and record.identity is not None
+
+    return check
+
+
+def gone(vms: Live, name: str) -> Callable[[], bool]:
+    return lambda: records.vm_record(vms.home, name) is None
+
+
+def reasons(vms: Live, name: str) -> list[str]:
+    return [event["reason"] for event in vms.events(name)]
+
+
+def watch(vms: Live) -> subprocess.Popen[bytes]:
+    return vms.start("watch", str(vms.folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_sync_makes_what_is_declared_and_then_has_nothing_to_do(vms: Live) -> None:
+    vms.declare("web")
+    vms.declare("idle", IDLE)
+    planned = vms.box("plan", str(vms.folder), status=2)
+    assert b"web" in planned.stdout
+    done = vms.box("sync", str(vms.folder))
+    assert b"web" in done.stdout
+    assert b"idle" in done.stdout
+    pid = vms.pid("web")
+    vms.box("plan", str(vms.folder), status=0)
+    vms.box("sync", str(vms.folder))
+    assert vms.pid("web") == pid
+    assert gone(vms, "idle")()
+    status = json.loads(vms.box("status", "-o", "json", str(vms.folder)).stdout)
+    assert "web" in json.dumps(status)
+
+
+def test_exec_runs_in_the_standing_machine(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    vms.box("exec", "web", "--", "sh", "-c", "echo here >/tmp/f")
+    done = vms.box("exec", "web", "--", "cat", "/tmp/f", "-", stdin=b"\0\xff")
+    assert done.stdout == b"here\n\0\xff"
+    vms.box("down", "web")
+    done = vms.box("exec", "web", "--", "true", status=125)
+    assert b"box up web" in done.stderr
+    assert vms.leftovers() == []
+
+
+def test_a_bad_file_harms_only_itself(vms: Live) -> None:
+    vms.declare("web")
+    vms.declare("bad", "version: 1\nbase: [\n")
+    vms.declare("typo", SMALL + "rams_mib: 5\n")
+    done = vms.box("sync", str(vms.folder), status=1)
+    assert running(vms, "web")()
+    assert b"rams_mib" in done.stdout + done.stderr
+
+
+def test_a_bad_edit_leaves_the_running_machine_alone(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("sync", str(vms.folder))
+    pid = vms.pid("web")
+    vms.declare("web", "version: 1\nbase: [\n")
+    vms.box("sync", str(vms.folder), status=1)
+    assert vms.pid("web") == pid
+    vms.box("exec", "web", "--", "true")
+
+
+def test_watch_follows_every_change(vms: Live) -> None:
+    vms.box("sync", str(vms.folder))
+    controller = watch(vms)
+    path = vms.declare("web")
+    until(running(vms, "web"))
+    first = vms.pid("web")
+    vms.box("exec", "web", "--", "sh", "-c", "echo kept >/data/f; sync")
+
+    # What can be given to a running machine does not cost it its life.
+    vms.declare("web", SMALL + DATA + "env:\n  WHO: me\n")
+    until(lambda: dict(vms.vm("web").spec.env) == {"WHO": "me"})
+    assert vms.box("exec", "web", "--", "printenv", "WHO").stdout == b"me\n"
+    assert vms.pid("web") == first
+
+    # What cannot, replaces it.
+    vms.declare("web", SMALL.replace("ram_mib: 256", "ram_mib: 300") + DATA)
+    until(lambda: running(vms, "web")() and vms.pid("web") != first)
+    assert vms.box("exec", "web", "--", "cat", "/data/f").stdout == b"kept\n"
+
+    vms.declare("web", IDLE)
+    until(gone(vms, "web"))
+    vms.declare("web")
+    until(running(vms, "web"))
+
+    path.unlink()
+    until(lambda: records.sandbox_record(vms.home, "web") is None)
+    assert vms.leftovers() == []
+    assert (vms.home / "sandboxes" / "web" / "data.img").exists()
+
+    vms.declare("web")
+    until(running(vms, "web"))
+    assert vms.box("exec", "web", "--", "cat", "/data/f").stdout == b"kept\n"
+    controller.send_signal(signal.SIGTERM)
+    assert controller.wait(20) == 0
+    assert running(vms, "web")()
+
+
+def test_a_killed_machine_is_drift_and_comes_back(vms: Live) -> None:
+    vms.declare("web")
+    watch(vms)
+    until(running(vms, "web"))
+    until(lambda: "Started" in reasons(vms, "web"))
+    first = vms.vm("web")
+    assert first.identity is not None
+    os.kill(first.identity.pid, signal.SIGKILL)
+    until(lambda: running(vms, "web")() and vms.pid("web") != first.identity.pid)
+    until(lambda: "DriftResolved" in reasons(vms, "web"))
+    assert vms.vm("web").incarnation == first.incarnation + 1
+    assert reasons(vms, "web").count("Drift") == 1
+
+
+def test_machines_outlive_a_killed_controller_and_the_next_adopts_them(vms: Live) -> None:
+    vms.declare("web")
+    controller = watch(vms)
+    until(running(vms, "web"))
+    until(lambda: "Started" in reasons(vms, "web"))
+    pid = vms.pid("web")
+    controller.kill()
+    controller.wait()
+    vms.box("exec", "web", "--", "true")
+    watch(vms)
+    vms.declare("other", IDLE)
+    until(lambda: records.sandbox_record(vms.home, "other") is not None)
+    assert vms.pid("web") == pid
+    assert reasons(vms, "web").count("Started") == 1
+
+
+def test_a_second_controller_on_the_folder_refuses(vms: Live) -> None:
+    vms.declare("idle", IDLE)
+    first = watch(vms)
+    until(lambda: records.sandbox_record(vms.home, "idle") is not None)
+    done = vms.box("watch", str(vms.folder), status=125)
+    assert str(first.pid).encode() in done.stderr
+
+
+@pytest.mark.parametrize("delay", [0.2, 0.5, 0.8, 1.2])
+def test_a_controller_killed_at_any_step_is_repaired_after(vms: Live, delay: float) -> None:
+    vms.declare("web")
+    controller = watch(vms)
+    with pytest.raises(subprocess.TimeoutExpired):
+        controller.wait(delay)
+    controller.kill()
+    controller.wait()
+    vms.box("sync", str(vms.folder))
+    vms.box("exec", "web", "--", "true")
+    assert len(list((vms.home / "runtime").glob("*/state.json"))) == 1
+
+
+def test_the_token_is_nowhere_to_be_seen(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    token = vms.vm("web").token
+    seen = vms.box("inspect", "web", "-o", "json").stdout + vms.box("ls").stdout
+    seen += (vms.home / "events.jsonl").read_bytes()
+    seen += vms.box("exec", "web", "--", "sh", "-c", "cat /proc/cmdline /proc/*/environ").stdout
+    for name in ("cmdline", "environ"):
+        path = f"/proc/{vms.pid('web')}/{name}"
+        with open(path, "rb") as stream:
+            seen += stream.read()
+    assert token.encode() not in seen
+    assert bytes.fromhex(token) not in seen
+    assert (vms.home / "run" / "web.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_inspect_shows_every_fact_of_the_running_machine(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    value = json.loads(vms.box("inspect", "web", "-o", "json").stdout)
+    verdicts = {fact["promise"]: fact["verdict"] for fact in value["facts"]}
+    assert verdicts["seccomp"] == "same"
+    assert set(verdicts.values()) <= {"same", "not_applicable"}
+    assert value["kernel_proof"]["guest"]["boot_id"] != value["kernel_proof"]["host"]["boot_id"]

@@ -1,0 +1,125 @@
+"""`box run`: a fresh machine for one command, thrown away after it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+
+import pytest
+
+from reconciler.engine import records
+from reconciler.linux import identity
+from tests.live import DATA, SMALL, Live, until
+
+pytestmark = [pytest.mark.vm, pytest.mark.root]
+
+
+def test_the_commands_output_and_status_are_the_commands(vms: Live) -> None:
+    vms.declare("web")
+    done = vms.box("run", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7", status=7)
+    assert done.stdout == b"out\n"
+    assert done.stderr.endswith(b"err\n")
+    vms.box("run", "web", "--", "sh", "-c", "kill -TERM $$", status=128 + signal.SIGTERM)
+    vms.box("run", "web", "--", "/no/such/thing", status=127)
+    vms.box("run", "web", "--", "/etc/passwd", status=126)
+    vms.box("run", "web", "--timeout", "1", "--", "sleep", "60", status=124)
+    assert vms.leftovers() == []
+
+
+def test_stdin_arrives_to_the_byte(vms: Live) -> None:
+    vms.declare("web")
+    data = bytes(range(256)) * 4096
+    done = vms.box("run", "web", "--", "sha256sum", stdin=data)
+    assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest()
+
+
+def test_only_data_outlives_the_machine(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("run", "web", "--", "sh", "-c", "echo kept >/data/f; echo gone >/etc/f")
+    done = vms.box("run", "web", "--", "sh", "-c", "cat /data/f; cat /etc/f", status=1)
+    assert done.stdout == b"kept\n"
+
+
+def test_a_read_only_root_cannot_be_written(vms: Live) -> None:
+    vms.declare("web", SMALL + DATA + "readonly: true\n")
+    script = "echo x >/etc/f; echo x >/tmp/f && echo x >/data/f && cat /tmp/f /data/f"
+    done = vms.box("run", "web", "--", "sh", "-c", script)
+    assert done.stdout == b"x\nx\n"
+    assert b"Read-only file system" in done.stderr
+
+
+def test_the_guest_has_a_kernel_and_a_name_of_its_own(vms: Live) -> None:
+    vms.declare("web")
+    script = "cat /proc/sys/kernel/random/boot_id; uname -r; hostname"
+    boot_id, release, hostname = vms.box("run", "web", "--", "sh", "-c", script).stdout.split()
+    assert boot_id.decode() != identity.boot_id()
+    assert release.decode() in {path.name for path in (vms.home / "kernels").iterdir()}
+    assert hostname == b"web"
+
+
+def test_the_environment_is_the_boxfiles_and_the_command_lines(vms: Live) -> None:
+    vms.declare("web", SMALL + DATA + "env:\n  A: one two $HOME\n  B: from file\n")
+    done = vms.box("run", "web", "--env", "B=given", "--", "sh", "-c", 'echo "$A|$B"')
+    assert done.stdout == b"one two $HOME|given\n"
+
+
+def test_two_at_once_without_data(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("build", "web")
+    first = vms.start("run", "web", "--no-data", "--", "sleep", "30")
+    until(lambda: list(records.vm_records(vms.home, "web")))
+    vms.box("run", "web", "--no-data", "--", "true")
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(30) == 128 + signal.SIGTERM
+    assert vms.leftovers() == []
+
+
+def test_data_is_one_machines_at_a_time(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    done = vms.box("run", "web", "--", "true", status=125)
+    assert b"/data" in done.stderr
+    vms.box("run", "web", "--no-data", "--", "true")
+
+
+@pytest.mark.parametrize("delay", [0.15, 0.3, 0.45, 0.6, 0.9])
+def test_ctrl_c_leaves_nothing(vms: Live, delay: float) -> None:
+    vms.declare("web")
+    vms.box("build", "web")
+    child = vms.start("run", "web", "--", "sleep", "60", stderr=subprocess.DEVNULL)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(delay)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(30) == 130
+    assert vms.leftovers() == []
+
+
+def test_a_killed_command_is_cleaned_up_after_by_the_next(vms: Live) -> None:
+    vms.declare("web")
+    child = vms.start("run", "web", "--", "sleep", "60")
+    until(lambda: any(vm.identity for vm in records.vm_records(vms.home, "web")))
+    child.kill()
+    child.wait()
+    assert vms.leftovers() != []
+    vms.box("run", "web", "--", "true")
+    assert vms.leftovers() == []
+
+
+def test_a_snapshot_that_does_not_load_is_made_again(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("build", "web")
+    states = list((vms.home / "snapshots").glob("*/state"))
+    for state in states:
+        os.truncate(state, state.stat().st_size // 2)
+    vms.box("run", "web", "--", "true")
+    assert {state.stat().st_mode & 0o777 for state in states} == {0o400}
+    assert vms.leftovers() == []
+
+
+def test_standard_is_refused_to_root(vms: Live) -> None:
+    vms.declare("web", SMALL.replace("strict", "standard"))
+    done = vms.box("run", "web", "--", "true", status=125)
+    assert b"strict" in done.stderr
+    assert vms.leftovers() == []
