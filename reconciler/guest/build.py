@@ -83,9 +83,21 @@ def find_agent(arch: str | None = None) -> Path:
     what build_agent raises.
     """
     arch = arch or host_architecture()
+    return built_agent(arch) or build_agent(SOURCES, arch)
+
+
+def built_agent(arch: str) -> Path | None:
+    """The agent's binary for arch if it is there and of these sources."""
     binary = SOURCES / f"box-agent-{arch}"
-    if binary.is_file():
-        in_wheel = not any(SOURCES.glob("*.c"))
-        if in_wheel or agent_version().encode() in binary.read_bytes():
-            return binary
-    return build_agent(SOURCES, arch)
+    if not binary.is_file():
+        return None
+    in_wheel = not any(SOURCES.glob("*.c"))
+    return binary if in_wheel or agent_version().encode() in binary.read_bytes() else None
+
+
+def has_compiler(arch: str) -> bool:
+    """Whether build_agent would find a compiler for arch."""
+    try:
+        return bool(_compiler(arch))
+    except Missing:
+        return False

@@ -78,15 +78,26 @@ def _lock_one(
 
 
 def _connect(directory_fd: int, port: int, deadline: float) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        sock.settimeout(max(0.1, deadline - time.monotonic()))
-        # By way of /proc, because a socket's path has at most 107 bytes.
-        sock.connect(f"/proc/self/fd/{directory_fd}/p{port}")
-    except OSError as error:
-        sock.close()
-        raise Missing("the sandbox is not running", details=f"port {port}: {error}") from error
-    return sock
+    # By way of /proc, because a socket's path has at most 107 bytes.
+    path = f"/proc/self/fd/{directory_fd}/p{port}"
+    with contextlib.ExitStack() as stack:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        stack.callback(sock.close)
+        sock.settimeout(0)
+        while True:
+            try:
+                sock.connect(path)
+            except BlockingIOError as error:
+                # The VMM has not taken notice yet of clients that came and went before us.
+                if time.monotonic() >= deadline:
+                    raise Busy("the sandbox takes no connection", details=f"port {port}") from error
+                time.sleep(_RETRY_SECONDS)
+            except OSError as error:
+                details = f"port {port}: {error}"
+                raise Missing("the sandbox is not running", details=details) from error
+            else:
+                stack.pop_all()
+                return sock
 
 
 class Session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 import signal
 import socket
@@ -17,7 +18,7 @@ from reconciler.guest import protocol
 from reconciler.guest.build import find_agent
 from reconciler.guest.channel import Session
 
-AgentStarter = Callable[[], contextlib.AbstractContextManager[socket.socket]]
+AgentStarter = Callable[..., contextlib.AbstractContextManager[socket.socket]]
 
 
 @pytest.fixture(scope="session")
@@ -26,9 +27,11 @@ def agent_binary() -> Path:
 
 
 @contextlib.contextmanager
-def _running_agent(binary: Path) -> Iterator[socket.socket]:
+def _running_agent(binary: Path, send_buffer: int = 0) -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
     with ours:
+        if send_buffer:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         with theirs:
             fd = theirs.fileno()
             agent = subprocess.Popen([str(binary), "--serve-fd", str(fd)], pass_fds=[fd])
@@ -47,7 +50,7 @@ def _running_agent(binary: Path) -> Iterator[socket.socket]:
 
 @pytest.fixture(scope="session")
 def start_agent(agent_binary: Path) -> AgentStarter:
-    return lambda: _running_agent(agent_binary)
+    return functools.partial(_running_agent, agent_binary)
 
 
 @pytest.fixture

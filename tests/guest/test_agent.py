@@ -21,7 +21,7 @@ from reconciler.guest import protocol
 from reconciler.guest.channel import NoAnswer, Session
 from reconciler.guest.protocol import UNCLAIMED_TOKEN, Claim, Decoder, Frame
 
-AgentStarter = Callable[[], contextlib.AbstractContextManager[socket.socket]]
+AgentStarter = Callable[..., contextlib.AbstractContextManager[socket.socket]]
 
 NONCE = b"fedcba9876543210"
 SETTLE_SECONDS = 0.2
@@ -184,6 +184,24 @@ def test_a_client_that_reads_nothing_can_still_be_replaced(
     assert echo_works(claimed, token)
 
 
+def test_what_was_written_before_the_exit_is_never_cut(
+    start_agent: AgentStarter, claim: Claim
+) -> None:
+    """A slow reader: the pipe still holds output long after the drain time."""
+    with start_agent(send_buffer=4096) as sock:
+        with Session(sock, UNCLAIMED_TOKEN) as session:
+            session.claim(claim)
+        decoder = start_raw(sock, claim.token)
+        # 64 KiB of it fit into the agent's buffer, the rest stays in the pipe.
+        sock.sendall(exec_frame("sh", "-c", "head -c 100000 /dev/zero; sleep 300 &"))
+        assert next_frame(sock, decoder).type == protocol.STARTED
+        time.sleep(0.6)
+        received = 0
+        while (frame := next_frame(sock, decoder)).type == protocol.STDOUT:
+            received += len(frame.payload)
+        assert (received, frame.type) == (100_000, protocol.EXIT)
+
+
 def test_commands_end_with_their_client(start_agent: AgentStarter, claim: Claim) -> None:
     with start_agent() as sock:
         with Session(sock, UNCLAIMED_TOKEN) as session:
@@ -305,7 +323,7 @@ def test_shutdown_lets_commands_end_themselves(start_agent: AgentStarter, claim:
         with Session(sock, UNCLAIMED_TOKEN) as session:
             session.claim(claim)
         decoder = start_raw(sock, claim.token)
-        script = "trap 'echo bye; exit 3' TERM; exec 2>&-; echo up; sleep 300"
+        script = "trap 'echo bye; exit 3' TERM; exec 2>&-; echo up; sleep 300 & wait"
         sock.sendall(exec_frame("sh", "-c", script))
         assert next_frame(sock, decoder).type == protocol.STARTED
         assert next_frame(sock, decoder).payload == b"up\n"

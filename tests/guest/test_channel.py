@@ -116,6 +116,15 @@ def test_a_vm_that_is_not_there_is_missing(vm_directory: Path, tmp_path: Path) -
         pass
 
 
+def test_a_vmm_that_is_slow_to_accept_is_waited_for(vm_directory: Path) -> None:
+    """As many clients came and went as the socket's queue holds, and nobody took notice."""
+    for _ in range(9):
+        with claim_port(vm_directory, range(1)):
+            pass
+    with pytest.raises(Busy), claim_port(vm_directory, range(1), timeout_seconds=0.1):
+        pass
+
+
 def test_an_agent_that_keeps_silent_is_given_up(vm_directory: Path) -> None:
     with claim_port(vm_directory) as sock, pytest.raises(NoAnswer):
         Session(sock, bytes(32), timeout_seconds=0.1)

@@ -3,6 +3,7 @@
 #include "request.h"
 #include "serve.h"
 #include "sys.h"
+#include "tsc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@ static void use_socket(int argc, char **argv)
 
 	errno = EINVAL;
 	if (argc != 3 || strcmp(argv[1], "--serve-fd") != 0 || !parse_number(argv[2], INT16_MAX, &fd))
-		power_fail("usage: box-agent --serve-fd N");
+		power_fail("usage: box-agent --serve-fd N | --tsc-khz");
 	if (fcntl((int)fd, F_SETFL, O_NONBLOCK) < 0 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)
 		power_fail("--serve-fd");
 	if (groups_use_descendants() < 0)
@@ -29,6 +30,8 @@ int main(int argc, char **argv)
 	token_set(unclaimed_token);
 	if (getpid() == 1)
 		boot();
+	else if (argc == 2 && strcmp(argv[1], "--tsc-khz") == 0)
+		return tsc_print();
 	else
 		use_socket(argc, argv);
 	request_describe_kernel();
