@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import platform
 import shutil
@@ -54,4 +55,21 @@ def box_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = short_folder()
     monkeypatch.setenv("BOX_HOME", str(folder))
     yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def debian() -> Iterator[Path]:
+    """Yield an OCI archive of a small Debian with Python, made from the distribution's packages."""
+    from reconciler.linux.process import run
+    from tests.images.archives import layout
+
+    folder = short_folder()
+    tar = folder / "root.tar"
+    suite = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3-minimal"]
+    run([*command, suite, str(tar)], timeout_seconds=300)
+    data = gzip.compress(tar.read_bytes(), 1)
+    tar.unlink()
+    yield layout([data], {"Env": ["PATH=/usr/bin:/bin"]}).pack(folder / "image.tar")
     shutil.rmtree(folder)

@@ -19,7 +19,9 @@ from reconciler.linux import cgroups
 REPO = Path(__file__).parent.parent
 BOX = REPO / "box"
 TIMEOUT_SECONDS = 120.0
-SMALL = "version: 1\nbase: builtin:busybox\nisolation: strict\nnetwork: none\ncpus: 1\nram_mib: 256\n"
+SMALL = (
+    "version: 1\nbase: builtin:busybox\nisolation: strict\nnetwork: none\ncpus: 1\nram_mib: 256\n"
+)
 DATA = "data_size: 64M\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import platform
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from reconciler.images.initrd import build_initrd
 from reconciler.images.kernel import Kernel
 from reconciler.images.rootfs import build_image
 from reconciler.linux.process import find_program, run
-from tests.images.archives import layout
 
 pytestmark = [
     pytest.mark.vm,
@@ -30,17 +28,6 @@ def init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = Path(__file__).with_name("init.c")
     run(["musl-gcc", "-static", "-Wall", "-o", program, source], timeout_seconds=60)
     return program
-
-
-@pytest.fixture(scope="module")
-def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an OCI archive of a small Debian."""
-    folder = tmp_path_factory.mktemp("debian")
-    tar = folder / "root.tar"
-    suite = platform.freedesktop_os_release()["VERSION_CODENAME"]
-    run(["mmdebstrap", "--quiet", "--variant=minbase", suite, str(tar)], timeout_seconds=300)
-    data = gzip.compress(tar.read_bytes(), 1)
-    return layout([data], {"Env": ["PATH=/usr/bin:/bin"]}).pack(folder / "image.tar")
 
 
 def boot(kernel: Kernel, initrd: Path, root: Path) -> list[str]:

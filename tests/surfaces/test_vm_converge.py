@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -182,8 +183,8 @@ def test_the_token_is_nowhere_to_be_seen(vms: Live) -> None:
     seen += (vms.home / "events.jsonl").read_bytes()
     seen += vms.box("exec", "web", "--", "sh", "-c", "cat /proc/cmdline /proc/*/environ").stdout
     for name in ("cmdline", "environ"):
-        path = f"/proc/{vms.pid('web')}/{name}"
-        with open(path, "rb") as stream:
+        path = Path(f"/proc/{vms.pid('web')}/{name}")
+        with path.open("rb") as stream:
             seen += stream.read()
     assert token.encode() not in seen
     assert bytes.fromhex(token) not in seen
