@@ -16,7 +16,7 @@ from reconciler.errors import BoxError
 from reconciler.linux import cgroups, identity, seccomp, subids, userns
 from reconciler.linux.identity import ProcessIdentity
 
-_SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
+SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
 """Where a bundle may lie in the launch's own mount namespace: directories that every host has."""
 
 _RUNTIME_ROOT = "runtime"
@@ -175,6 +175,8 @@ def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterat
     command = _command(jail, log, "run", "--detach", "--bundle", scratch)
     command += ["--pid-file", str(pid_file), "--preserve-fds", str(len(pass_fds)), jail.name]
     with contextlib.ExitStack() as stack:
+        # Registered first, so done last: the launcher has ended by then and can make nothing more.
+        stack.push(_removal(jail))
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         stack.callback(os.close, reader)
         errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -215,11 +217,15 @@ def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterat
             return found
 
         started = StartedJail(reader, identify)
-        try:
-            yield started
-        except BaseException:
+        yield started
+
+
+def _removal(jail: Jail) -> Callable[..., None]:
+    def remove_failed(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
             remove(jail.home, jail.name, jail.policy.cgroup)
-            raise
+
+    return remove_failed
 
 
 def remove(home: Path, name: str, cgroup: str) -> None:
@@ -252,13 +258,22 @@ def _command(jail: Jail, log: Path, *arguments: str) -> list[str]:
 
 def _scratch_directory(policy: Policy) -> str:
     """A directory to hide under the bundle: none below which something to be mounted lies."""
-    for directory in _SCRATCH_DIRECTORIES:
-        below = directory + "/"
-        if Path(directory).is_dir() and not any(b.source.startswith(below) for b in policy.binds):
+    for directory in SCRATCH_DIRECTORIES:
+        if Path(directory).is_dir() and not _hides(directory, policy):
             return directory
     raise JailFailed(
         "No directory is free for the launch.",
-        details=f"tried {', '.join(_SCRATCH_DIRECTORIES)}: missing, or what is mounted lies there",
+        details=f"tried {', '.join(SCRATCH_DIRECTORIES)}: missing, or what is mounted lies there",
+    )
+
+
+def _hides(directory: str, policy: Policy) -> bool:
+    """Whether something to be mounted lies below `directory`, whatever links lead there."""
+    real = os.path.realpath(directory)
+    return any(
+        os.path.commonpath((place, os.path.realpath(bind.source))) == place
+        for bind in policy.binds
+        for place in (directory, real)
     )
 
 

@@ -169,7 +169,7 @@ def start(launch: Launch, *, incoming: bool) -> Iterator[tuple[Vm, ProcessIdenti
             vm = Vm(launch, Qmp(control, timeout_seconds=_CONTROL_SECONDS), stack)
             yield vm, identity
         except (QmpError, ChannelClosed, channel.NoAnswer) as error:
-            said = (str(error), started.complaint(), vm.console() if vm else "")
+            said = (started.complaint(), str(error), vm.console() if vm else "")
             raise VmmFailed(
                 "The VM did not come up.", details="\n".join(filter(None, said))
             ) from error

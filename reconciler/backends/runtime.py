@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from reconciler.errors import Missing
 from reconciler.linux import cgroups, delegation, process
@@ -33,7 +33,7 @@ def find_runtime() -> Runtime:
     for name in ("runc",) if hybrid else ("crun", "runc"):
         path = process.find_program(name)
         if path is not None:
-            return Runtime(path, systemd=_manager_socket() is not None)
+            return Runtime(path, systemd=has_manager(os.getuid()))
     raise Missing(
         "No usable OCI runtime is installed.",
         details="crun does not support this host's hybrid cgroups" if hybrid else None,
@@ -56,6 +56,18 @@ def oci_cgroups_path(runtime: Runtime, group: str) -> str:
     if not runtime.systemd:
         return cgroup_path(runtime, group)
     return f"{'system' if os.getuid() == 0 else 'user'}.slice:box:{group}"
+
+
+def groups(runtime: Runtime, prefix: str) -> frozenset[str]:
+    """The groups that exist, in any hierarchy, and whose names begin with `prefix`."""
+    example = PurePosixPath(cgroup_path(runtime, prefix))
+    stem, suffix = example.name.removesuffix(".scope"), ".scope" if runtime.systemd else ""
+    return frozenset(
+        prefix + path.name.removesuffix(suffix).removeprefix(stem)
+        for parent in cgroups.detect().directories(str(example.parent))
+        for path in parent.glob(f"{stem}*{suffix}")
+        if path.is_dir()
+    )
 
 
 def ensure_delegation(runtime: Runtime) -> None:
@@ -87,9 +99,8 @@ def environment(runtime: Runtime) -> dict[str, str]:
     return process.inherited("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 
-def _manager_socket() -> Path | None:
+def has_manager(uid: int) -> bool:
+    """Whether a systemd makes cgroups for `uid`: the system's for root, else the user's own."""
     if not Path("/run/systemd/system").is_dir():
-        return None
-    uid = os.getuid()
-    socket = Path("/run/systemd/private" if uid == 0 else f"/run/user/{uid}/bus")
-    return socket if socket.is_socket() else None
+        return False
+    return Path("/run/systemd/private" if uid == 0 else f"/run/user/{uid}/bus").is_socket()

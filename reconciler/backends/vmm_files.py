@@ -16,7 +16,13 @@ _FIRMWARE = {
     "x86_64": ("bios-microvm.bin", "qboot.rom", "pvh.bin", "linuxboot_dma.bin"),
     "aarch64": ("efi-virtio.rom",),
 }
-_FIRMWARE_DIRECTORIES = ("/usr/share/qemu", "/usr/share/seabios", "/usr/share/qboot")
+_FIRMWARE_DIRECTORIES = (
+    "/usr/share/qemu",
+    "/usr/share/seabios",
+    "/usr/share/qboot",
+    "/usr/lib/ipxe/qemu",
+    "/usr/share/ipxe/qemu",
+)
 _PLUGINS = ("accel-tcg-{arch}.so",)
 _PLUGIN_DIRECTORIES = ("/usr/lib/{arch}-linux-gnu/qemu", "/usr/lib64/qemu", "/usr/lib/qemu")
 _LOADER_CACHE = Path("/etc/ld.so.cache")
@@ -43,7 +49,7 @@ def find_vmm_files(home: Path, arch: str) -> VmmFiles:
     """
     binary = process.require_program(qemu.binary_name(arch), _PACKAGES.get(arch, "qemu-system"))
     plugins = _existing(_PLUGIN_DIRECTORIES, _PLUGINS, arch)
-    firmware = _existing(_FIRMWARE_DIRECTORIES, _FIRMWARE.get(arch, ()), arch)
+    firmware = firmware_files(arch)
     if not firmware:
         raise Missing(
             "QEMU's firmware files are not installed.",
@@ -52,6 +58,11 @@ def find_vmm_files(home: Path, arch: str) -> VmmFiles:
         )
     libraries = _libraries(home, binary, plugins)
     return VmmFiles(binary, libraries, plugins, firmware)
+
+
+def firmware_files(arch: str) -> tuple[Path, ...]:
+    """The firmware for guests of `arch` that this host has."""
+    return _existing(_FIRMWARE_DIRECTORIES, _FIRMWARE.get(arch, ()), arch)
 
 
 def _libraries(home: Path, binary: Path, plugins: tuple[Path, ...]) -> tuple[Path, ...]:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from reconciler.boxfile import sizes
 from reconciler.errors import BoxError, Busy, Refused
 from reconciler.linux import files, process
 
@@ -41,10 +42,12 @@ def ensure_disk(path: Path, size_bytes: int) -> None:
     try:
         _make(program, temporary, size_bytes)
         # A hard link rather than a rename: it never replaces a disk that somebody else made first.
-        os.link(temporary, path, follow_symlinks=False)
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path, follow_symlinks=False)
         files.sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+    _check_size(path, path.stat().st_size, size_bytes)
 
 
 def _make(program: Path, path: Path, size_bytes: int) -> None:
@@ -65,10 +68,13 @@ def _check_size(path: Path, found: int, wanted: int) -> None:
     if found == wanted:
         return
     change = "shrink" if wanted < found else "grow"
+    away = "move the disk away to start with an empty one"
+    with contextlib.suppress(ValueError):
+        away = f"set `data_size: {sizes.format_size(found)}` again, or {away}"
     raise Refused(
         f"The /data disk has {found} bytes, the Boxfile asks for {wanted}.",
         details=f"{path}: box cannot {change} a disk yet",
-        hint=f"set `data_size: {found}` again, or move the disk away to start with an empty one",
+        hint=away,
     )
 
 
@@ -85,7 +91,11 @@ def check_free(fd: int, path: Path) -> None:
     wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     found = struct.unpack("hhqqi4x", fcntl.fcntl(fd, _F_OFD_GETLK, wanted))
     if found[0] != fcntl.F_UNLCK:
-        raise DiskHeld("Another VM of this sandbox has /data.", details=str(path))
+        raise DiskHeld(
+            "Another VM of this sandbox has /data.",
+            details=str(path),
+            hint="`box exec` runs commands in the VM that is up, `box run --no-data` without /data",
+        )
 
 
 @contextlib.contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reconciler.guest.build import find_agent
 from reconciler.linux import files, identity
+from reconciler.linux.process import run
 
 KVM = "kvm"
 EMULATION = "tcg"
@@ -33,8 +35,25 @@ def reason(home: Path, isolation: str) -> str:
 
 def remember(home: Path, isolation: str, accelerator: str, why: str) -> None:
     """Keep what a trial showed, until the next boot of the host."""
-    value = _load(home) | {isolation: {"accelerator": accelerator, "reason": why}}
-    value["boot_id"] = identity.boot_id()
+    _store(home, {isolation: {"accelerator": accelerator, "reason": why}})
+
+
+def tsc_khz(home: Path) -> int:
+    """How fast this host's time stamp counter ticks, measured once per boot; 0 where it has none.
+
+    To 100 kHz: a guest's clock is then right to some seconds a day.
+    """
+    known = _load(home).get("tsc_khz")
+    if isinstance(known, int):
+        return known
+    measured = run([find_agent(), "--tsc-khz"], timeout_seconds=10, check=False).stdout
+    rounded = (int(measured) + 50) // 100 * 100 if measured.strip().isdigit() else 0
+    _store(home, {"tsc_khz": rounded})
+    return rounded
+
+
+def _store(home: Path, change: dict[str, object]) -> None:
+    value = {**_load(home), **change, "boot_id": identity.boot_id()}
     files.write_json(home / "accelerator.json", value)
 
 

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from reconciler.boxfile.names import check_name
 from reconciler.errors import Refused
 
 _DIRECTORIES = ("run", "sandboxes", "runtime", "proofs", "snapshots")
@@ -17,6 +18,11 @@ def home_path() -> Path:
     path = Path(given) if given else Path.home() / ".box"
     if not path.is_absolute():
         raise Refused(f"BOX_HOME is {str(path)!r}, which is not an absolute path.")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        # The OCI runtime's configuration is JSON, which has no words for other bytes.
+        raise Refused(f"BOX_HOME is {str(path)!a}, which is not UTF-8.") from error
     return path
 
 
@@ -28,6 +34,8 @@ def open_home() -> Path:
     os.umask(0o077)
     path = home_path()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Its one true name: cgroups are named after it, and the launch hides a directory of the host.
+    path = path.resolve()
     facts = path.stat()
     if facts.st_uid != os.getuid():
         raise Refused(f"{path} belongs to UID {facts.st_uid}, not to you.", hint="set BOX_HOME")
@@ -42,7 +50,7 @@ def open_home() -> Path:
 
 
 def sandbox_directory(home: Path, name: str) -> Path:
-    """The directory of one sandbox, made when missing."""
-    path = home / "sandboxes" / name
+    """The directory of one sandbox, made when missing. Raises InvalidName."""
+    path = home / "sandboxes" / check_name(name)
     path.mkdir(mode=0o700, exist_ok=True)
     return path

@@ -54,10 +54,15 @@ def read_events(home: Path, sandbox: str | None = None) -> Iterator[dict[str, An
 
 
 def broken_at(home: Path) -> int | None:
-    """The number (from 1) of the first line whose chain does not hold, None when all do."""
+    """The number (from 1) of the first line whose chain does not hold, None when all do.
+
+    A torn last line is not counted: it is cut off before the next one is written.
+    """
     previous = _FIRST
     with contextlib.suppress(FileNotFoundError), (home / "events.jsonl").open("rb") as stream:
         for number, line in enumerate(stream, 1):
+            if not line.endswith(b"\n"):
+                return None
             event = _parse(line)
             if event is None or event.get("previous") != previous:
                 return number
@@ -88,11 +93,14 @@ def _append(path: Path, event: dict[str, Any]) -> None:
 
 def _last_line(fd: int, size: int) -> tuple[bytes, int]:
     """The last whole line, and how many bytes of a torn one follow it."""
-    tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-    end = tail.rfind(b"\n")
-    if end < 0:
-        return b"", len(tail)
-    return tail[tail.rfind(b"\n", 0, end) + 1 : end], len(tail) - end - 1
+    tail = b""
+    while True:
+        start = max(0, size - len(tail) - _TAIL_BYTES)
+        tail = os.pread(fd, size - len(tail) - start, start) + tail
+        end = tail.rfind(b"\n")
+        before = tail.rfind(b"\n", 0, max(end, 0))
+        if before >= 0 or start == 0:
+            return tail[before + 1 : max(end, 0)], len(tail) - end - 1
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

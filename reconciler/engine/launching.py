@@ -115,6 +115,14 @@ def group_of(home: Path, vm: str) -> str:
     return f"{home_tag(home)}-{vm}"
 
 
+def lost(home: Path) -> frozenset[str]:
+    """The VMs of this home that have a cgroup and no record: it was deleted under them."""
+    known = set(records.vm_names(home))
+    prefix = f"{home_tag(home)}-"
+    found = runtime.groups(runtime.find_runtime(), prefix)
+    return frozenset(group.removeprefix(prefix) for group in found) - known
+
+
 def home_tag(home: Path) -> str:
     """What the cgroups of this home's VMs begin with: several homes share one host."""
     return hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
@@ -206,7 +214,7 @@ def _clean_directory(start: _Start) -> None:
 
 
 def _launch(start: _Start, chosen: str) -> Launch:
-    machine = start.parts.machine(start.spec, chosen)
+    machine = start.parts.machine(start.spec, chosen, accelerator.tsc_khz(start.home))
     strict = start.spec.isolation == "strict"
     return Launch(
         home=start.home,

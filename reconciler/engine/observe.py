@@ -18,7 +18,7 @@ class Observation:
     """One sandbox: `vm` is what was written of its standing VM, `running` whether that is so.
 
     `strays` are VMs that nobody waits for any more, `broken` the names of those whose records
-    cannot be read. `facts` are empty unless they were read.
+    are lost or cannot be read. `facts` are empty unless they were read.
     """
 
     name: str
@@ -38,7 +38,8 @@ class Observation:
 
 def names(home: Path) -> tuple[str, ...]:
     """Every sandbox of this home: recorded, or only with a VM left over from one."""
-    running = {records.sandbox_of(vm) for vm in records.vm_names(home)}
+    vms = {*records.vm_names(home), *launching.lost(home)}
+    running = {records.sandbox_of(vm) for vm in vms}
     return tuple(sorted(running | set(records.sandbox_names(home))))
 
 
@@ -57,7 +58,8 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
     if running and read_back and standing is not None:
         facts = read_facts(home, standing)
     built = record is not None and snapshots.exists(home, record.spec)
-    broken = records.broken_vms(home, name)
+    lost = {vm for vm in launching.lost(home) if records.sandbox_of(vm) == name}
+    broken = tuple(sorted({*records.broken_vms(home, name), *lost}))
     return Observation(name, record, standing, running, built, tuple(strays), facts, broken)
 
 
@@ -68,7 +70,7 @@ def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
     try:
         policy = launching.policy_of(home, vm)
     except (OSError, files.BrokenFile) as error:
-        # Nothing to judge by: a finding, and no reason to leave the VM out of every command's reach.
+        # A finding like others: the VM stays within every command's reach.
         why = f"the policy of its launch cannot be read: {error}"
         return tuple(Fact(p.id, p.sentence, why, Verdict.UNREADABLE) for p in PROMISES)
     return judging.judge(policy, reading.read_process(vm.identity, policy))

@@ -12,6 +12,7 @@ from pathlib import Path
 from reconciler.backends import runtime, vmm_files
 from reconciler.backends.runtime import Runtime
 from reconciler.backends.vmm_files import VmmFiles
+from reconciler.engine.accelerator import EMULATION
 from reconciler.engine.spec import Spec
 from reconciler.errors import Missing
 from reconciler.guest.build import find_agent
@@ -34,8 +35,8 @@ class Parts:
     image: Image
     fingerprint: str
 
-    def machine(self, spec: Spec, accelerator: str) -> Machine:
-        """The machine that `spec` asks for."""
+    def machine(self, spec: Spec, accelerator: str, tsc_khz: int) -> Machine:
+        """The machine that `spec` asks for; `tsc_khz` matters to emulation only."""
         return Machine(
             arch=os.uname().machine,
             accelerator=accelerator,
@@ -44,6 +45,7 @@ class Parts:
             data_bytes=spec.data_bytes,
             readonly=spec.readonly,
             root_fstype=self.image.fstype,
+            tsc_khz=tsc_khz if accelerator == EMULATION else 0,
         )
 
     def snapshot_key(self, machine: Machine) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ def keep(home: Path, key: str, machine: Machine, write: Callable[[int], None]) -
     path = state_path(home, key)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     temporary = path.with_name(f".state.{secrets.token_hex(8)}.tmp")
-    fd = os.open(temporary, _CREATE, 0o600)
+    fd = _begin(temporary)
     try:
         try:
             write(fd)
@@ -56,6 +57,27 @@ def keep(home: Path, key: str, machine: Machine, write: Callable[[int], None]) -
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _begin(temporary: Path) -> int:
+    with files.locked(temporary.with_name("lock")):
+        _clear(temporary.parent)
+        fd = os.open(temporary, _CREATE, 0o600)
+        # Held as long as its maker lives: we, or the VMM that got the descriptor from us.
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return fd
+
+
+def _clear(directory: Path) -> None:
+    """Take away what makers that were killed have left: each may be as large as a VM's memory."""
+    for path in directory.glob(".state.*.tmp"):
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(fd)
 
 
 def drop(home: Path, key: str) -> None:

@@ -4,12 +4,13 @@ Run as `python -I -S enter.py OPTIONS -- RUNTIME ARGS...` (see `userns.start_in_
 imported by box: `unshare(CLONE_NEWUSER)` fails in a process with threads. Standard library only,
 nothing of the package, since `-S -I` leaves no path to it.
 
-Options: `--maps READY_FD GO_FD` makes a user namespace, tells READY_FD, and goes on when GO_FD
-gives a byte (the maps are written then); `--scratch DIR` is a directory that a small tmpfs hides,
-in a mount namespace of our own; `--config FD` the OCI config; `--owner UID GID` of the container's
-root directory, as seen in the user namespace; `--fd N` (repeated) an inherited descriptor, which
-the runtime finds at 3, 4, ... in the order given. Any error: one line to `--errors FD`, else to
-stderr, which the container will inherit; exit 125.
+Options: `--parent PID` is box: when it ends, so do we and the runtime, which could start a VM that
+nobody knows of any more; `--maps READY_FD GO_FD` makes a user namespace, tells READY_FD, and goes
+on when GO_FD gives a byte (the maps are written then); `--scratch DIR` is a directory that a small
+tmpfs hides, in a mount namespace of our own; `--config FD` the OCI config; `--owner UID GID` of the
+container's root directory, as seen in the user namespace; `--fd N` (repeated) an inherited
+descriptor, which the runtime finds at 3, 4, ... in the order given. Any error: one line to
+`--errors FD`, else to stderr, which the container will inherit; exit 125.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import sys
 
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+SIGKILL = 9  # asm-generic/signal.h
 MS_NOSUID = 2  # linux/mount.h
 MS_NODEV = 4  # linux/mount.h
 MS_REC = 0x4000  # linux/mount.h
@@ -82,6 +85,13 @@ def lay_out_bundle(scratch: str, config_fd: int, owner: tuple[int, int]) -> None
         copy.write(source.read())
 
 
+def end_with(parent: int) -> None:
+    """Be killed when `parent` ends, before and after execve(2)."""
+    _check(_libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl PR_SET_PDEATHSIG")
+    if os.getppid() != parent:
+        raise OSError("box has ended")
+
+
 def place_fds(fds: list[int]) -> None:
     """Put `fds` at 3, 4, ..., inheritable, and close all others but stdio."""
     beyond = FIRST_PRESERVED_FD + len(fds)
@@ -96,6 +106,7 @@ class Options:
     """The command line. A plain class: dataclasses take longer to import than all else here."""
 
     def __init__(self) -> None:
+        self.parent = 0
         self.maps: tuple[int, int] | None = None
         self.scratch = ""
         self.config_fd = -1
@@ -111,6 +122,8 @@ def parse(arguments: list[str]) -> Options:
     words = iter(arguments)
     for word in words:
         match word:
+            case "--parent":
+                options.parent = int(next(words))
             case "--maps":
                 options.maps = (int(next(words)), int(next(words)))
             case "--scratch":
@@ -139,6 +152,9 @@ def become_runtime(options: Options) -> None:
     if not os.access(options.runtime[0], os.X_OK):
         raise OSError(f"{options.runtime[0]} cannot be executed")
     place_fds(options.fds)
+    # Last: a change of credentials would undo it (prctl(2)).
+    if options.parent:
+        end_with(options.parent)
     os.execv(options.runtime[0], options.runtime)  # noqa: S606 - what this is all for
 
 

@@ -113,6 +113,32 @@ def start(
         _end(child)
 
 
+def run_on_terminal(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> int:
+    """Run `argv` in our session with our stdin, so that it can ask on the terminal; its status.
+
+    All that it prints goes to stderr. Ctrl-C reaches it too: we wait for its answer to that.
+    Raises CommandFailed when it cannot be executed.
+    """
+    import subprocess
+
+    words = [os.fspath(word) for word in argv]
+    try:
+        child = subprocess.Popen(words, stdout=2, env=environment(env))
+    except OSError as error:
+        raise failure(argv, f"cannot be started ({error.strerror})", b"") from error
+    interrupted = False
+    while True:
+        try:
+            status = child.wait()
+        except KeyboardInterrupt:
+            interrupted = True
+        else:
+            break
+    if interrupted:
+        raise KeyboardInterrupt
+    return status
+
+
 def environment(given: Mapping[str, str] | None) -> dict[str, str]:
     """Return a child's whole environment: a fixed PATH, the C.UTF-8 locale and what is `given`."""
     path = ":".join(str(directory) for directory in SYSTEM_DIRECTORIES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,12 +146,24 @@ def _disjoint(lines: tuple[OwnedRange, ...], names: set[str]) -> tuple[HostRange
 
 
 def usermod_line(tables: Tables, name: str) -> str:
-    """The command that gives `name` one slot more, above every range and account in use."""
+    """What gives `name` one slot more: a command to paste, or why there is none."""
+    command = usermod_command(tables, name, 1)
+    if command is None:
+        return "no IDs are left above the ranges in use: free some in /etc/subuid and /etc/subgid"
+    return shlex.join(command)
+
+
+def usermod_command(tables: Tables, name: str, slots: int) -> tuple[str, ...] | None:
+    """The command that gives `name` so many slots more, above every range and account in use.
+
+    None when no IDs are left there.
+    """
     ends = [line.range.end for line in (*tables.subuids, *tables.subgids)]
     # The highest accounts may be far up (directory services); only those below 2^31 push us.
     ends += [each + 1 for each in (*tables.uids, *tables.gids) if each < 1 << 31]
     start = max(_FIRST_SUGGESTED_ID, -(-max(ends, default=0) // SLOT_SIZE) * SLOT_SIZE)
-    last = start + SLOT_SIZE - 1
+    last = start + slots * SLOT_SIZE - 1
     if last > procfs.MAX_ID:
-        return "no IDs are left above the ranges in use: free some in /etc/subuid and /etc/subgid"
-    return f"usermod --add-subuids {start}-{last} --add-subgids {start}-{last} {name}"
+        return None
+    added = f"{start}-{last}"
+    return ("usermod", "--add-subuids", added, "--add-subgids", added, name)

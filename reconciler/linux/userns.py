@@ -114,7 +114,8 @@ def start_in_namespaces(
     Raises MapsRefused or Missing, with nothing left running.
     """
     with contextlib.ExitStack() as stack:
-        options = ["--scratch", scratch_dir, "--owner", *(str(n) for n in rootfs_owner)]
+        options = ["--parent", str(os.getpid())]
+        options += ["--scratch", scratch_dir, "--owner", *(str(n) for n in rootfs_owner)]
         config_fd = _in_memory(stack, config)
         fds = [config_fd, *pass_fds]
         options += ["--config", str(config_fd)]

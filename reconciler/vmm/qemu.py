@@ -8,6 +8,7 @@ guest's agent over its port. What is left in argv may be read by every user of t
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -21,6 +22,8 @@ CONSOLE_BYTES = 65536
 
 TRANSLATION_CACHE_MIB = 64
 """Bound of the emulator's translation cache: its default may grow to 1 GiB."""
+
+_DISK_FDSET = 1
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Machine:
     readonly: bool
     """The guest's root is the image itself, with no writable layer."""
     root_fstype: str = "erofs"
+    tsc_khz: int = 0
+    """Rate of the host's time stamp counter, which an emulated x86 guest sees and cannot measure."""
 
     def key(self) -> dict[str, object]:
         """Everything above as plain data, for digests."""
@@ -72,8 +77,9 @@ def kernel_command_line(machine: Machine) -> str:
     if machine.arch == "x86_64":
         words.insert(0, "console=ttyS0")
         if machine.accelerator == "tcg":
-            # Without these the kernel waits for ever for a clock to calibrate the TSC against.
-            words += ["tsc_early_khz=2100000", "lpj=4000000"]
+            # Without these the kernel waits for ever for a clock to calibrate the counter against.
+            # lpj is a million ticks a second at 250 Hz; it only has to be there.
+            words += [f"tsc_early_khz={machine.tsc_khz}", "tsc=reliable", "lpj=4000000"]
     else:
         words.insert(0, "console=ttyAMA0")
     if machine.readonly:
@@ -187,8 +193,8 @@ def restore(qmp: Qmp, source: int, *, timeout_seconds: float) -> None:
 
 def attach_data(qmp: Qmp, disk: int) -> None:
     """Put the disk image open read-write at `disk` under the guest's second block device."""
-    added = qmp.execute("add-fd", {"fdset-id": 1}, fds=[disk])
-    path = f"/dev/fdset/{added['fdset-id']}"
+    qmp.execute("add-fd", {"fdset-id": _DISK_FDSET}, fds=[disk])
+    path = f"/dev/fdset/{_DISK_FDSET}"
     qmp.execute("blockdev-add", {"node-name": "data-disk", "driver": "file", "filename": path})
     # `raw` said outright: a guest that writes another format's header is never believed.
     node = {"node-name": "data", "driver": "raw", "file": "data-disk"}
@@ -203,7 +209,10 @@ def console(qmp: Qmp) -> bytes:
     text = qmp.execute(
         "ringbuf-read", {"device": "console", "size": CONSOLE_BYTES, "format": "base64"}
     )
-    return base64.b64decode(str(text))
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError) as error:
+        raise QmpError("QEMU answered with something that is no console.") from error
 
 
 def _events_on(qmp: Qmp) -> None:
@@ -212,11 +221,12 @@ def _events_on(qmp: Qmp) -> None:
 
 
 def _wait_migrated(qmp: Qmp, timeout_seconds: float) -> None:
-
+    deadline = time.monotonic() + timeout_seconds
     while True:
-        status = qmp.wait_event("MIGRATION", timeout_seconds=timeout_seconds).get("status")
+        left = deadline - time.monotonic()
+        status = qmp.wait_event("MIGRATION", timeout_seconds=left).get("status")
         if status == "completed":
             return
         if status in ("failed", "cancelled"):
             info = qmp.execute("query-migrate")
-            raise QmpError("QEMU could not move the VM's state.", details=str(info)[:2000])
+            raise QmpError("QEMU could not move the VM's state.", details=json.dumps(info)[:2000])

@@ -101,6 +101,9 @@ class Qmp:
             raise QmpError("The VMM's control socket is gone.", details=str(error)) from error
 
     def _message(self, deadline: float) -> dict[str, Any]:
+        # A peer that never stops talking is late too.
+        if time.monotonic() >= deadline:
+            raise QmpError("The VMM did not answer in time.")
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise QmpError("The VMM sent an answer that is too long.")
@@ -114,6 +117,8 @@ class Qmp:
             if not chunk:
                 raise QmpError("The VMM closed its control socket.")
             self._buffer += chunk
+            if time.monotonic() >= deadline:
+                raise QmpError("The VMM did not answer in time.")
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         try:

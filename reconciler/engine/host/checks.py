@@ -102,7 +102,7 @@ def _slots(home: Path) -> str:
     if not usable:
         fix = subids.usermod_line(subids.read_tables(), account.name)
         raise Missing(f"{account.name} has no subordinate IDs for strict sandboxes.", hint=fix)
-    return f"room for {usable} strict sandboxes, {len(held)} slots held"
+    return f"slots for strict sandboxes: {usable}, held: {len(held)}"
 
 
 def _cgroups(_home: Path) -> str:

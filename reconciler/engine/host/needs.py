@@ -122,13 +122,14 @@ def _agent(account: Account) -> Need | None:
     if build.built_agent(build.host_architecture()) is not None:
         return None
     # Whoever owns the checkout compiles it, so that no user is left with files of root's.
-    owner = build.SOURCES.stat().st_uid
+    needs_root = build.SOURCES.stat().st_uid != account.uid or account.uid == 0
+    command = ("box", "setup", "--user", str(account.uid))
     return Need(
         NeedKind.AGENT,
         "the guest's agent, compiled",
         "the first process of each guest",
-        (("box", "setup", "--user", str(account.uid)),),
-        needs_root=owner != account.uid or account.uid == 0,
+        (command,) if needs_root and account.uid != 0 else (),
+        needs_root=needs_root,
     )
 
 

@@ -11,6 +11,7 @@ from types import FrameType
 
 from reconciler.engine.host import needs, packages
 from reconciler.engine.host.need import Account, Need, NeedKind
+from reconciler.engine.host.packages import PackageManager
 from reconciler.engine.parts import Progress
 from reconciler.errors import Missing, Refused
 from reconciler.guest import build
@@ -35,6 +36,9 @@ def set_up_host(account: Account, *, slots: int, progress: Progress) -> tuple[Ne
     if os.geteuid() != 0:
         raise Refused("Setting up the host takes root.", hint="run it with sudo")
     with files.locked(_LOCK, timeout_seconds=_LOCK_SECONDS):
+        manager = packages.find_manager()
+        if manager is not None and not packages.knows_packages(manager):
+            refresh_lists(manager, progress)
         met = needs.host_needs(account, slots=slots)
         for need in met:
             _HOST[need.kind](need, account, progress)
@@ -48,21 +52,31 @@ def set_up_host(account: Account, *, slots: int, progress: Progress) -> tuple[Ne
     return met
 
 
-def refresh_lists(progress: Progress) -> None:
-    """As root: fetch the package lists."""
-    manager = packages.find_manager()
-    if manager is not None:
-        progress("fetching the package lists")
-        _run(manager.refresh, _NETWORK_SECONDS)
+def refresh_lists(manager: PackageManager, progress: Progress) -> None:
+    """As root: fetch the package lists. Raises CommandFailed."""
+    progress("fetching the package lists")
+    _run(manager.refresh, _NETWORK_SECONDS)
 
 
 def set_up_home(account: Account, home: Path, progress: Progress) -> None:
     """Meet the needs that take no root: the guest's kernel and agent."""
     for need in needs.home_needs(account, home):
         if need.kind is NeedKind.KERNEL:
-            kernel.fetch_kernel(home, progress)
+            _fetch_kernel(home, progress)
         else:
             _build_agent(need, account, progress)
+
+
+def _fetch_kernel(home: Path, progress: Progress) -> None:
+    manager = packages.find_manager()
+    try:
+        kernel.fetch_kernel(home, progress)
+    except (process.CommandFailed, Missing):
+        # Old lists name a kernel that is no longer there; only root may fetch new ones.
+        if manager is None or os.geteuid() != 0:
+            raise
+        refresh_lists(manager, progress)
+        kernel.fetch_kernel(home, progress)
 
 
 def _install(need: Need, _account: Account, progress: Progress) -> None:
@@ -76,15 +90,13 @@ def _install(need: Need, _account: Account, progress: Progress) -> None:
     for command in manager.repair:
         progress("finishing an installation that was broken off")
         _unbroken(command, progress)
-    if not packages.knows_packages(manager):
-        refresh_lists(progress)
     progress(f"downloading {need.what}")
     download = (*manager.download, *need.packages)
     try:
         _run(download, _NETWORK_SECONDS)
     except process.CommandFailed:
         # Old lists name packages that are no longer there.
-        refresh_lists(progress)
+        refresh_lists(manager, progress)
         _run(download, _NETWORK_SECONDS)
     progress("installing")
     _unbroken((*manager.install, *need.packages), progress)
@@ -104,7 +116,8 @@ def _deferring_interrupts(tell: Callable[[], None]) -> Iterator[None]:
         seen.append(signo)
         tell()
 
-    before = {signo: signal.signal(signo, note) for signo in _INTERRUPTS}
+    heard = [each for each in _INTERRUPTS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {signo: signal.signal(signo, note) for signo in heard}
     try:
         yield
     finally:

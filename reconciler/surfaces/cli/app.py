@@ -15,6 +15,7 @@ from reconciler.errors import Missing, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
 from reconciler.surfaces.cli import converge, quickstart, vm
+from reconciler.surfaces.cli.endings import unwinding
 
 Output = Annotated[
     Literal["text", "json"], typer.Option("--output", "-o", help="How to print: text or json.")
@@ -70,7 +71,7 @@ def build(name: Name) -> None:
     spec, _, _ = declared.sandbox(home, name)
     progress = vm.progress(name)
     lock = home / "sandboxes" / name / "lock"
-    with vm.unwinding(), files.locked(lock):
+    with unwinding(), files.locked(lock):
         passes.build(home, spec, progress)
     typer.echo(f"{name} is built and proven")
 
@@ -132,7 +133,7 @@ def destroy(
         raise Missing(f"There is no sandbox {name}.", hint="box ls")
     if record is not None and record.spec.protect:
         raise Refused(f"{name} is protected.", hint="set `protect: false` in its Boxfile")
-    with vm.unwinding():
+    with unwinding():
         passes.destroy(home, name, with_data=data, progress=vm.progress(name))
     typer.echo(f"{name} is destroyed" + ("" if data else "; /data is kept"))
 

@@ -3,40 +3,68 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from reconciler.errors import BoxError
 from reconciler.surfaces.cli.terminal import tell
 
 _FAST = frozenset({"exec", "run", "up", "down"})
-_INTERRUPTED = 130
 
 
 def main() -> int:
     """Run the command line in sys.argv and return the process's exit status."""
-    arguments = sys.argv[1:]
+    _open_missing_streams()
     try:
-        if arguments and arguments[0] in _FAST and not _asks_help(arguments):
-            from reconciler.surfaces.cli import vm
-
-            return vm.main(arguments)
-        from reconciler.surfaces.cli import app
-
-        return app.main(arguments)
+        status = _run(sys.argv[1:])
+        # Here rather than at the interpreter's exit, where an error of it has no good answer.
+        sys.stdout.flush()
     except BoxError as error:
         tell(f"box: {error}")
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         tell("box: interrupted")
-        return _INTERRUPTED
+        return 128 + (error.args[0] if error.args else signal.SIGINT)
     except BrokenPipeError:
         # Whoever read our output has gone; say nothing more, on exit neither.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        _to_nowhere(sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         tell(f"box: {place}{error.strerror or error}")
+        _to_nowhere(sys.stdout.fileno())
         return BoxError.exit_code
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] in _FAST and not _asks_help(arguments):
+        from reconciler.surfaces.cli import vm
+
+        return vm.main(arguments)
+    from reconciler.surfaces.cli import app
+
+    return app.main(arguments)
+
+
+def _open_missing_streams() -> None:
+    """Put /dev/null where a standard stream was closed by our starter (`>&-`).
+
+    Else the next file that is opened, a disk or a socket, would be our standard output.
+    """
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            _to_nowhere(fd)
+            setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
+
+
+def _to_nowhere(fd: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    if null != fd:
+        os.dup2(null, fd)
+        os.close(null)
 
 
 def _asks_help(arguments: list[str]) -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 from reconciler.engine import launching, records
 from reconciler.engine.home import open_home
@@ -16,6 +13,7 @@ from reconciler.engine.spec import Spec
 from reconciler.errors import Missing
 from reconciler.guest import channel, protocol
 from reconciler.linux import identity
+from reconciler.surfaces.cli.endings import Endings, unwinding
 from reconciler.surfaces.cli.options import Parsed, Usage, parse
 from reconciler.surfaces.cli.terminal import say, tell
 
@@ -23,7 +21,6 @@ _COMMAND_OPTIONS = {"--env": True, "-e": True, "--workdir": True, "-w": True, "-
                     "-u": True, "--timeout": True, "-i": False, "--interactive": False}  # fmt: skip
 _TIMED_OUT = 124
 _RUN_TERM_MS = 1000
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def main(arguments: list[str]) -> int:
@@ -33,36 +30,47 @@ def main(arguments: list[str]) -> int:
 
 
 def _exec(arguments: list[str]) -> int:
-    parsed = parse("exec", arguments, _COMMAND_OPTIONS)
+    parsed = _checked(parse("exec", arguments, _COMMAND_OPTIONS), "exec")
     home = open_home()
     vm = records.vm_record(home, parsed.name)
     if vm is None or not _runs(vm):
         raise Missing(f"{parsed.name} is not running.", hint=f"box up {parsed.name}")
     launching.check_proof(home, vm)
-    return _command(home, vm, parsed)
+    with unwinding() as endings:
+        return _command(home, vm, parsed, endings)
 
 
 def _run(arguments: list[str]) -> int:
-    parsed = parse("run", arguments, {**_COMMAND_OPTIONS, "--no-data": False})
+    parsed = _checked(parse("run", arguments, {**_COMMAND_OPTIONS, "--no-data": False}), "run")
     home = open_home()
     _reap(home)
     spec, _, _ = _sandbox(home, parsed.name)
-    with unwinding():
-        vm = launching.start_vm(
-            home,
-            spec,
-            kind=ONCE,
-            incarnation=0,
-            with_data=not parsed.has("--no-data"),
-            progress=progress(parsed.name),
-        )
+    with unwinding() as endings:
         try:
-            return _command(home, vm, parsed)
+            try:
+                vm = launching.start_vm(
+                    home,
+                    spec,
+                    kind=ONCE,
+                    incarnation=0,
+                    with_data=not parsed.has("--no-data"),
+                    progress=progress(parsed.name),
+                )
+                return _command(home, vm, parsed, endings)
+            finally:
+                # A signal up to here, even in this call, still reaches the block below.
+                endings.ignore()
         finally:
-            from reconciler.engine.stopping import stop_vm
+            _end_own(home, parsed.name)
 
-            with _undisturbed():
-                stop_vm(home, vm, term_ms=_RUN_TERM_MS)
+
+def _end_own(home: Path, name: str) -> None:
+    from reconciler.engine.stopping import stop_vm
+
+    me = identity.identify(os.getpid())
+    for vm in records.vm_records(home, name):
+        if vm.kind == ONCE and vm.owner == me:
+            stop_vm(home, vm, term_ms=_RUN_TERM_MS)
 
 
 def _up(arguments: list[str]) -> int:
@@ -76,11 +84,13 @@ def _down(arguments: list[str]) -> int:
 def _converge(parsed: Parsed, state: str) -> int:
     from dataclasses import replace
 
+    from reconciler.boxfile.names import check_name
     from reconciler.engine import passes
     from reconciler.engine.outcome import Done
 
     if parsed.command:
         raise Usage("This command takes only the sandbox's name.")
+    check_name(parsed.name)
     home = open_home()
     spec, source, folder = _sandbox(home, parsed.name)
     with unwinding():
@@ -102,14 +112,24 @@ def _converge(parsed: Parsed, state: str) -> int:
     return 0
 
 
-def _command(home: Path, vm: VmRecord, parsed: Parsed) -> int:
-    """Run the command in `vm` with our streams, and return its exit status."""
+def _checked(parsed: Parsed, verb: str) -> Parsed:
+    """See that the command line can be carried out, before a VM is started for it."""
+    from reconciler.boxfile.names import check_name
+
+    check_name(parsed.name)
     if not parsed.command:
-        raise Usage("Which command?", hint=f"box exec {parsed.name} -- COMMAND")
+        raise Usage("Which command?", hint=f"box {verb} {parsed.name} -- COMMAND")
+    _given_environment(parsed)
+    _given_timeout_ms(parsed)
+    return parsed
+
+
+def _command(home: Path, vm: VmRecord, parsed: Parsed, endings: Endings) -> int:
+    """Run the command in `vm` with our streams, and return its exit status."""
     with (
         channel.claim_port(vm.directory(home)) as sock,
         channel.Session(sock, bytes.fromhex(vm.token)) as session,
-        _forwarding(session),
+        endings.forwarded(session),
     ):
         end = session.exec(
             parsed.command,
@@ -133,8 +153,12 @@ def _wants_stdin(parsed: Parsed) -> bool:
 
 
 def _environment(vm: VmRecord, parsed: Parsed) -> dict[str, str]:
-    env = dict(word.partition("=")[::2] for word in vm.image_env)
-    env.update(vm.spec.env)
+    image = dict(word.partition("=")[::2] for word in vm.image_env)
+    return {**image, **dict(vm.spec.env), **_given_environment(parsed)}
+
+
+def _given_environment(parsed: Parsed) -> dict[str, str]:
+    env = {}
     for word in (*parsed.values.get("--env", ()), *parsed.values.get("-e", ())):
         name, equals, value = word.partition("=")
         if not name or not equals:
@@ -148,9 +172,14 @@ def _either(parsed: Parsed, *options: str) -> str | None:
 
 
 def _timeout_ms(vm: VmRecord, parsed: Parsed) -> int:
+    given = _given_timeout_ms(parsed)
+    return vm.spec.timeout_seconds * 1000 if given is None else given
+
+
+def _given_timeout_ms(parsed: Parsed) -> int | None:
     given = parsed.last("--timeout")
     if given is None:
-        return vm.spec.timeout_seconds * 1000
+        return None
     try:
         seconds = float(given)
     except ValueError:
@@ -158,53 +187,6 @@ def _timeout_ms(vm: VmRecord, parsed: Parsed) -> int:
     if not 0 <= seconds <= 2_592_000:
         raise Usage(f"--timeout takes seconds from 0 to 2592000, not {given!r}.")
     return round(seconds * 1000)
-
-
-@contextlib.contextmanager
-def _forwarding(session: channel.Session) -> Iterator[None]:
-    """Pass signals on to the command; a second one of the same kind ends box itself."""
-    seen: set[int] = set()
-
-    def forward(signo: int, _frame: FrameType | None) -> None:
-        if signo in seen:
-            raise KeyboardInterrupt
-        seen.add(signo)
-        session.signal(signo)
-
-    with _handling(forward):
-        yield
-
-
-@contextlib.contextmanager
-def unwinding() -> Iterator[None]:
-    """Make every ending signal unwind, so that what was begun is taken away."""
-
-    def unwind(_signo: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    with _handling(unwind):
-        yield
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Clean up to the end: what is inside is bounded in time."""
-
-    def ignore(_signo: int, _frame: FrameType | None) -> None:
-        return
-
-    with _handling(ignore):
-        yield
-
-
-@contextlib.contextmanager
-def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {signo: signal.signal(signo, handler) for signo in _FORWARDED}
-    try:
-        yield
-    finally:
-        for signo, old in before.items():
-            signal.signal(signo, old)
 
 
 def _reap(home: Path) -> None:

@@ -1,0 +1,67 @@
+"""The signals that end a command: what was begun is taken away, at whatever moment they come."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+from reconciler.guest import channel
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Endings:
+    """What a signal that ends us does: the first unwinds, so that what was begun is taken away.
+
+    Later ones are ignored: taking away is bounded in time, and cut short it would leave things
+    behind. While a command runs, the first of each kind goes to the command instead.
+    """
+
+    def __init__(self) -> None:
+        self._session: channel.Session | None = None
+        self._passed_on: set[int] = set()
+        self._ignored = False
+
+    def __call__(self, signo: int, _frame: FrameType | None) -> None:
+        """Take one signal."""
+        if self._ignored:
+            return
+        if self._session is not None and signo not in self._passed_on:
+            self._passed_on.add(signo)
+            self._session.signal(signo)
+            return
+        self._ignored = True
+        raise KeyboardInterrupt(signo)
+
+    def ignore(self) -> None:
+        """Let nothing disturb what follows."""
+        self._ignored = True
+
+    @contextlib.contextmanager
+    def forwarded(self, session: channel.Session) -> Iterator[None]:
+        """Pass signals on to the session's command."""
+        self._session = session
+        try:
+            yield
+        finally:
+            self._session = None
+
+
+@contextlib.contextmanager
+def unwinding() -> Iterator[Endings]:
+    """Make every ending signal unwind, so that what was begun is taken away.
+
+    One that our starter has us ignore (nohup, a shell's background job) stays ignored.
+    """
+    endings = Endings()
+    heard = [each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.getsignal(each) for each in heard}
+    try:
+        for each in heard:
+            signal.signal(each, endings)
+        yield endings
+    finally:
+        for each, old in before.items():
+            signal.signal(each, old)
