@@ -75,7 +75,7 @@ class Live:
 
     def start(self, *arguments: str, **streams: int) -> subprocess.Popen[bytes]:
         """Start box and leave it running; ended with the test at the latest."""
-        child = subprocess.Popen(
+        child: subprocess.Popen[bytes] = subprocess.Popen(
             [BOX, *arguments],
             env=self.environment,
             cwd=self.folder,

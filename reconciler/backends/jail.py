@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import select
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +24,8 @@ SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
 
 _RUNTIME_ROOT = "runtime"
 _START_SECONDS = 30.0
+_END_SECONDS = 10.0
+_POLL_SECONDS = 0.01
 _STDERR_BYTES = 8192
 _OCI_NAMES = {"mnt": "mount", "net": "network"}
 _CAPABILITY_SETS = ("bounding", "effective", "permitted", "inheritable", "ambient")
@@ -53,19 +58,30 @@ class StartedJail:
     can neither grow a file nor block.
     """
 
-    def __init__(self, stderr: int, identify: Callable[[], ProcessIdentity]) -> None:
+    def __init__(self, stderr: int, wait: Callable[[], None], pid_file: Path) -> None:
         self._stderr = stderr
-        self._identify = identify
+        self._wait = wait
+        self._pid_file = pid_file
+
+    def wait(self) -> None:
+        """Wait until the runtime has started the VMM; JailFailed when it could not."""
+        self._wait()
 
     def identity(self) -> ProcessIdentity:
-        """Wait until the runtime has started the VMM; JailFailed when it could not."""
-        return self._identify()
+        """The VMM's process, to be asked for once the VMM has spoken.
+
+        The runtime returns before its own process in the jail has executed the VMM, so until then
+        this is the identity of a program that will soon be gone. Raises JailFailed.
+        """
+        found = identity.identify(int(self._pid_file.read_text()))
+        if found is None:
+            raise JailFailed("The VMM ended at once.", details=self.complaint())
+        return found
 
     def complaint(self) -> str:
         """What the VMM has printed so far, as text that is safe to show."""
         with contextlib.suppress(BlockingIOError):
-            data = os.read(self._stderr, _STDERR_BYTES)
-            return data.decode("ascii", "backslashreplace").strip()
+            return _shown(os.read(self._stderr, _STDERR_BYTES))
         return ""
 
 
@@ -198,26 +214,29 @@ def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterat
             os.close(writer)
             os.close(errors)
 
-        def identify() -> ProcessIdentity:
-            import subprocess
-
-            try:
-                code = launcher.wait(_START_SECONDS)
-            except subprocess.TimeoutExpired as error:
-                raise JailFailed("The OCI runtime did not start the jail in time.") from error
-            if code != 0:
+        def wait() -> None:
+            if not _ends(launcher.pid, _START_SECONDS):
+                raise JailFailed("The OCI runtime did not start the jail in time.")
+            if launcher.wait() != 0:
                 raise JailFailed(
                     f"The OCI runtime {jail.runtime.name} could not start the jail.",
                     details=_tail(log) or started.complaint(),
                     hint="`box doctor` tells what the host lacks",
                 )
-            found = identity.identify(int(pid_file.read_text()))
-            if found is None:
-                raise JailFailed("The VMM ended at once.", details=started.complaint())
-            return found
 
-        started = StartedJail(reader, identify)
+        started = StartedJail(reader, wait, pid_file)
         yield started
+
+
+def _ends(child: int, timeout_seconds: float) -> bool:
+    # Told at once by the kernel: Popen.wait with a timeout sleeps, up to 50 ms at a time.
+    pidfd = os.pidfd_open(child)
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(timeout_seconds * 1000))
+    finally:
+        os.close(pidfd)
 
 
 def _removal(jail: Jail) -> Callable[..., None]:
@@ -234,10 +253,23 @@ def remove(home: Path, name: str, cgroup: str) -> None:
     Needs nothing but the names: works when the runtime's own state is half-written.
     """
     layout = cgroups.detect()
-    paths = layout.directories(cgroup)
-    cgroups.kill_all(paths)
-    cgroups.remove(paths)
+    _end_cgroups(layout.directories(cgroup))
     _forget(home / _RUNTIME_ROOT, name)
+
+
+def _end_cgroups(paths: Sequence[Path]) -> None:
+    deadline = time.monotonic() + _END_SECONDS
+    while True:
+        cgroups.kill_all(paths)
+        try:
+            cgroups.remove(paths)
+        except OSError as error:
+            # A process of a killed runtime's may still have entered one, or be on its way out.
+            if error.errno != errno.EBUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def _forget(runtime_root: Path, name: str) -> None:
@@ -279,5 +311,11 @@ def _hides(directory: str, policy: Policy) -> bool:
 
 def _tail(path: Path) -> str:
     with contextlib.suppress(OSError):
-        return path.read_bytes()[-4096:].decode("ascii", "backslashreplace").strip()
+        return _shown(path.read_bytes()[-4096:])
     return ""
+
+
+def _shown(data: bytes) -> str:
+    """Foreign bytes as text in which no escape sequence reaches a terminal."""
+    text = data.decode("ascii", "backslashreplace")
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -135,11 +135,14 @@ class Vm:
 
 
 @contextlib.contextmanager
-def start(launch: Launch, *, incoming: bool) -> Iterator[tuple[Vm, ProcessIdentity]]:
+def start(
+    launch: Launch, *, incoming: bool, meanwhile: Callable[[], None]
+) -> Iterator[tuple[Vm, ProcessIdentity]]:
     """Start a VMM in its jail. After the block the VM lives on; if the block raises, it is gone.
 
     With `incoming` it waits for `restore`, else the guest boots at once. `launch.directory` exists
-    and is private. Raises VmmFailed with what VMM and guest said.
+    and is private. `meanwhile` is called while the OCI runtime works. Raises VmmFailed with what
+    VMM and guest said.
     """
     with contextlib.ExitStack() as stack:
         listeners = [sockets.listen_private(launch.directory, name) for name in _socket_names()]
@@ -165,9 +168,10 @@ def start(launch: Launch, *, incoming: bool) -> Iterator[tuple[Vm, ProcessIdenti
         try:
             control = sockets.connect_private(launch.directory, "qmp", timeout_seconds=5)
             stack.enter_context(control)
-            identity = started.identity()
+            meanwhile()
+            started.wait()
             vm = Vm(launch, Qmp(control, timeout_seconds=_CONTROL_SECONDS), stack)
-            yield vm, identity
+            yield vm, started.identity()
         except (QmpError, ChannelClosed, channel.NoAnswer) as error:
             said = (started.complaint(), str(error), vm.console() if vm else "")
             raise VmmFailed(

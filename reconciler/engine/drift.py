@@ -57,7 +57,7 @@ def _open(
     pid: int | None,
 ) -> dict[str, dict[str, Any]]:
     before = known.get(promise)
-    if before and (before["incarnation"], before["have"]) == (vm.incarnation, have):
+    if before and (before.get("incarnation"), before.get("have")) == (vm.incarnation, have):
         return known
     entry = {
         "incarnation": vm.incarnation,
@@ -79,8 +79,8 @@ def _close(
     entry = known.get(promise)
     if entry is None:
         return known
-    message = f"{promise}: as declared again, after having been: {entry['have']}"
-    data = {"promise": promise, "since": entry["since"], "incarnation": vm.incarnation}
+    message = f"{promise}: as declared again, after having been: {entry.get('have')}"
+    data = {"promise": promise, "since": entry.get("since"), "incarnation": vm.incarnation}
     journal.record(home, vm.sandbox, "Normal", "DriftResolved", message, **data)
     return _store(home, vm.sandbox, {k: v for k, v in known.items() if k != promise})
 

@@ -10,21 +10,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.backends import jail, qemu, runtime
 from reconciler.backends.qemu import Launch, Vm, VmmFailed
-from reconciler.confinement import judging
-from reconciler.confinement.facts import Fact
 from reconciler.confinement.policy import Policy
 from reconciler.data import disk
-from reconciler.engine import accelerator, admission, journal, proof, records, snapshots
+from reconciler.engine import accelerator, admission, journal, proof, records, slots, snapshots
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.parts import Parts, Progress, current_fingerprint, ensure_parts
 from reconciler.engine.records import STANDING, VmRecord
 from reconciler.engine.spec import Spec
 from reconciler.errors import BoxError, Refused
 from reconciler.guest import protocol
-from reconciler.linux import files, identity, ids, reading
+from reconciler.linux import files, identity
+
+if TYPE_CHECKING:
+    from reconciler.confinement.facts import Fact
 
 _KVM_SECONDS = 10.0
 _BOOT_SECONDS = 120.0
@@ -117,10 +119,10 @@ def group_of(home: Path, vm: str) -> str:
 
 def lost(home: Path) -> frozenset[str]:
     """The VMs of this home that have a cgroup and no record: it was deleted under them."""
-    known = set(records.vm_names(home))
     prefix = f"{home_tag(home)}-"
     found = runtime.groups(runtime.find_runtime(), prefix)
-    return frozenset(group.removeprefix(prefix) for group in found) - known
+    # Records second: a VM's is there before its cgroup, so one that starts now is not lost.
+    return frozenset(group.removeprefix(prefix) for group in found) - set(records.vm_names(home))
 
 
 def home_tag(home: Path) -> str:
@@ -228,7 +230,7 @@ def _launch(start: _Start, chosen: str) -> Launch:
         initrd=start.parts.initrd,
         image=start.parts.image.path,
         isolation=start.spec.isolation,
-        slot=ids.allocate(start.home, start.spec.name) if strict else None,
+        slot=slots.allocate(start.home, start.spec.name) if strict else None,
         disk=start.disk,
         snapshot=snapshots.state_path(start.home, start.parts.snapshot_key(machine)),
     )
@@ -275,9 +277,18 @@ def _booted(start: _Start, launch: Launch, key: str, disk_fd: int, seconds: floa
 def _starting(
     start: _Start, launch: Launch, *, incoming: bool
 ) -> Iterator[tuple[Vm, identity.ProcessIdentity]]:
-    files.write_json(launch.directory / "policy.json", launch.policy().to_json())
-    with qemu.start(launch, incoming=incoming) as started:
+    def meanwhile() -> None:
+        files.write_json(launch.directory / "policy.json", launch.policy().to_json())
+        _load_read_back()
+
+    with qemu.start(launch, incoming=incoming, meanwhile=meanwhile) as started:
         yield started
+
+
+def _load_read_back() -> None:
+    """Import what reads the VMM back: for nothing, while the host's other CPU starts the jail."""
+    from reconciler.confinement import judging  # noqa: F401
+    from reconciler.linux import reading  # noqa: F401
 
 
 def _attach(start: _Start, vm: Vm, disk_fd: int) -> None:
@@ -291,6 +302,9 @@ def _hand_over(
     start: _Start, launch: Launch, key: str, vm: Vm, who: identity.ProcessIdentity
 ) -> VmRecord:
     """Read the VMM back and only then give it a token, fresh randomness, the time and /data."""
+    from reconciler.confinement import judging
+    from reconciler.linux import reading
+
     policy = launch.policy()
     facts = judging.judge(policy, reading.read_process(who, policy))
     if any(fact.failed for fact in facts):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from reconciler.confinement import judging
-from reconciler.confinement.facts import Fact, Verdict
-from reconciler.confinement.promises import PROMISES
 from reconciler.engine import launching, records, snapshots
 from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
-from reconciler.linux import files, identity, reading
+from reconciler.linux import files, identity
+
+if TYPE_CHECKING:
+    from reconciler.confinement.facts import Fact
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,12 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
 
 def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
     """Read the VMM of a running VM, all threads and its whole cgroup, and judge what was read."""
+    # Not at the top: `run` comes by here and imports these while its VMM starts.
+    from reconciler.confinement import judging
+    from reconciler.confinement.facts import Fact, Verdict
+    from reconciler.confinement.promises import PROMISES
+    from reconciler.linux import reading
+
     if vm.identity is None:
         return ()
     try:

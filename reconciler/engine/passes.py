@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.engine import drift, journal, launching, records
+from reconciler.engine import drift, journal, launching, records, slots
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.observe import Observation, observe, runs
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
@@ -18,7 +18,7 @@ from reconciler.engine.records import STANDING, SandboxRecord
 from reconciler.engine.spec import Spec
 from reconciler.engine.stopping import stop_vm
 from reconciler.errors import BoxError, Busy, Missing, Refused
-from reconciler.linux import files, identity, ids
+from reconciler.linux import files, identity
 
 _RETRY_SECONDS = 10.0
 _LOCK_SECONDS = 30.0
@@ -235,7 +235,7 @@ def _nothing_half_done(home: Path, name: str) -> Iterator[None]:
 def destroy_records(home: Path, name: str) -> None:
     """Forget a sandbox whose VMs are gone; its /data stays where it is. Twice is once."""
     directory = home / "sandboxes" / name
-    ids.release(home, name)
+    slots.release(home, name)
     for file in ("built.json", "drift.json", "status.json", "backoff.json", "record.json"):
         (directory / file).unlink(missing_ok=True)
 

@@ -43,10 +43,10 @@ def prove(home: Path, backend: str, parts: Parts, ready: Ready) -> None:
 
 
 def proof_of(home: Path, backend: str, fingerprint: str) -> dict[str, Any] | None:
-    """What was proven for this fingerprint, None when nothing was."""
+    """What was proven for this fingerprint, None when nothing was, or nothing that can be read."""
     try:
         return files.read_json(_path(home, backend, fingerprint))
-    except FileNotFoundError:
+    except (FileNotFoundError, files.BrokenFile):
         return None
 
 

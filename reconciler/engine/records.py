@@ -78,11 +78,10 @@ class VmRecord:
 def sandbox_record(home: Path, name: str) -> SandboxRecord | None:
     """The record of a sandbox, None when there is none. Raises BrokenFile."""
     path = home / "sandboxes" / name / "record.json"
-    try:
-        value = files.read_json(path)
-    except FileNotFoundError:
-        return None
     with _broken(path, f"move it away, then `box sync`: mv {path} {path}.broken"):
+        value = _read(path)
+        if value is None:
+            return None
         spec = Spec.from_json(value["spec"])
         if not value["name"] == spec.name == name:
             raise ValueError(value["name"])
@@ -117,11 +116,10 @@ def sandbox_names(home: Path) -> tuple[str, ...]:
 def vm_record(home: Path, vm: str) -> VmRecord | None:
     """The record of a VM, None when there is none. Raises BrokenFile."""
     path = home / "run" / f"{vm}.json"
-    try:
-        value = files.read_json(path)
-    except FileNotFoundError:
-        return None
     with _broken(path, f"box down {sandbox_of(vm)}, which ends the VM by its name"):
+        value = _read(path)
+        if value is None:
+            return None
         known = {field.name: value[field.name] for field in fields(VmRecord) if field.name in value}
         record = VmRecord(
             **{
@@ -195,6 +193,13 @@ def broken_vms(home: Path, sandbox: str) -> tuple[str, ...]:
     return tuple(broken)
 
 
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return files.read_json(path)
+    except FileNotFoundError:
+        return None
+
+
 def _identity(value: dict[str, Any] | None) -> ProcessIdentity | None:
     return None if value is None else ProcessIdentity.from_dict(value)
 
@@ -203,8 +208,9 @@ def _identity(value: dict[str, Any] | None) -> ProcessIdentity | None:
 def _broken(path: Path, hint: str) -> Iterator[None]:
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        details = f"{type(error).__name__}: {error}"
+    except (files.BrokenFile, AttributeError, KeyError, TypeError, ValueError) as error:
+        found = error.details if isinstance(error, files.BrokenFile) else None
+        details = found or f"{type(error).__name__}: {error}"
         raise files.BrokenFile(
             f"{path} is not a record of this version of box.", details=details, hint=hint
         ) from error

@@ -50,7 +50,7 @@ def find_kernel(home: Path) -> Kernel:
     if not releases:
         raise Missing(
             "there is no guest kernel yet",
-            hint="run `box build`, which fetches one, or set BOX_KERNEL to a kernel image",
+            hint="run `box quickstart`, which fetches one, or set BOX_KERNEL to a kernel image",
         )
     return _load(home / "kernels" / max(releases, key=_version))
 

@@ -6,16 +6,19 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.errors import BoxError, Missing, Refused
 from reconciler.images import busybox, podman
 from reconciler.images.config import ImageConfig
-from reconciler.images.filesystem import FilesystemImage, make_from_tar, make_from_tree
-from reconciler.images.layers import merge
-from reconciler.images.oci import open_archive
 from reconciler.images.progress import Progress
 from reconciler.images.scratch import scratch
 from reconciler.images.store import Image, find_image, keep_image, remember
+
+if TYPE_CHECKING:
+    from reconciler.images.filesystem import FilesystemImage
+
+# What only a build needs is imported there: every `run` asks for the image that is built already.
 
 _BUSYBOX = "builtin:busybox"
 _ARCHIVE = "oci-archive:"
@@ -99,6 +102,8 @@ def _make(
 ) -> tuple[FilesystemImage, ImageConfig]:
     match reference.kind:
         case Kind.BUSYBOX:
+            from reconciler.images.filesystem import make_from_tree
+
             tree = directory / "tree"
             busybox.make_tree(busybox.find_busybox(), tree)
             return make_from_tree(tree, output), ImageConfig()
@@ -113,6 +118,10 @@ def _make(
 def _from_archive(
     path: Path, output: Path, progress: Progress
 ) -> tuple[FilesystemImage, ImageConfig]:
+    from reconciler.images.filesystem import make_from_tar
+    from reconciler.images.layers import merge
+    from reconciler.images.oci import open_archive
+
     with open_archive(path) as archive:
         merged = merge(archive.layers)
         for note in merged.notes:

@@ -8,11 +8,13 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.images.config import ImageConfig
-from reconciler.images.filesystem import FilesystemImage
 from reconciler.linux.files import BrokenFile, locked, read_json, sync_directory, write_json
+
+if TYPE_CHECKING:
+    from reconciler.images.filesystem import FilesystemImage
 
 _MODE = 0o444  # mounted into jails, where another user ID reads it; the directory above is 0700
 

@@ -46,29 +46,35 @@ def conflict(slot: Slot, tables: Tables, name: str, uid: int) -> str | None:
 
 
 def uids_in_use(proc: Path = Path("/proc")) -> frozenset[int]:
-    """Every UID, of all four kinds, that a process we can see has."""
+    """Every UID, of all four kinds, that a process we can see has.
+
+    One that has ended and waits for its parent has no use for them any more.
+    """
     used: set[int] = set()
     for entry in proc.iterdir():
         if entry.name.isdigit():
             try:
-                used.update(procfs.parse_status((entry / "status").read_bytes()).uids)
+                status = procfs.parse_status((entry / "status").read_bytes())
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
+            # A leader that has ended is a zombie too while its other threads run on.
+            if status.state != "Z" or status.threads > 1:
+                used.update(status.uids)
     return frozenset(used)
 
 
-def allocate(home: Path, owner: str, *, etc: Path = Path("/etc")) -> Slot:
+def allocate(ledger: Path, owner: str, *, etc: Path = Path("/etc")) -> Slot:
     """The slot of sandbox `owner`: the one it has, else the first free one, recorded.
 
-    Free means: no sandbox of this home has it, no process has a UID of it, and it overlaps neither
-    another user's range nor an account. Raises NoSlot with the command that adds one.
+    Free means: no sandbox in this ledger has it, no process has a UID of it, and it overlaps
+    neither another user's range nor an account. Raises NoSlot with the command that adds one.
     """
     uid = os.getuid()
     name = subids.user_name(uid)
     tables = subids.read_tables(etc)
     own = slots(subids.ranges_of(tables, name, uid))
-    with files.locked(home / "slots.lock"):
-        held = _load(home)
+    with files.locked(ledger / "slots.lock"):
+        held = _load(ledger)
         if owner in held:
             _refuse_if_lost(held[owner], own, tables, name)
             return held[owner]
@@ -80,7 +86,7 @@ def allocate(home: Path, owner: str, *, etc: Path = Path("/etc")) -> Slot:
             if slot.uid_base in taken:
                 continue
             if reason is None:
-                _store(home, {**held, owner: slot})
+                _store(ledger, {**held, owner: slot})
                 return slot
             reasons.append(reason)
     details = "\n".join([f"slots of {name}: {len(own)}, held by sandboxes: {len(taken)}", *reasons])
@@ -111,48 +117,48 @@ def _busy(slot: Slot, running: frozenset[int]) -> str | None:
     return None
 
 
-def share(home: Path, owner: str, parent: str) -> Slot:
+def share(ledger: Path, owner: str, parent: str) -> Slot:
     """Give a fork its parent's slot: they share files. Missing when the parent has none."""
-    with files.locked(home / "slots.lock"):
-        held = _load(home)
+    with files.locked(ledger / "slots.lock"):
+        held = _load(ledger)
         if parent not in held:
             raise Missing(f"The sandbox {parent} has no slot.")
         if owner in held and held[owner] != held[parent]:
             raise Busy(f"The sandbox {owner} already has another slot.")
-        _store(home, {**held, owner: held[parent]})
+        _store(ledger, {**held, owner: held[parent]})
         return held[parent]
 
 
-def release(home: Path, owner: str) -> None:
+def release(ledger: Path, owner: str) -> None:
     """Give up `owner`'s slot; nothing happens without one.
 
     Raises Busy while a process still has a UID of it and no other sandbox shares it.
     """
-    with files.locked(home / "slots.lock"):
-        held = _load(home)
+    with files.locked(ledger / "slots.lock"):
+        held = _load(ledger)
         slot = held.pop(owner, None)
         if slot is None:
             return
         reason = None if slot in held.values() else _busy(slot, uids_in_use())
         if reason is not None:
             raise Busy(f"The slot of {owner} cannot be freed.", details=reason)
-        _store(home, held)
+        _store(ledger, held)
 
 
-def held_slots(home: Path) -> dict[str, Slot]:
+def held_slots(ledger: Path) -> dict[str, Slot]:
     """Who holds which slot, by the sandbox's name."""
-    return _load(home)
+    return _load(ledger)
 
 
-def _load(home: Path) -> dict[str, Slot]:
+def _load(ledger: Path) -> dict[str, Slot]:
     try:
-        value = files.read_json(home / "slots.json")
+        value = files.read_json(ledger / "slots.json")
     except FileNotFoundError:
         return {}
     try:
         return {name: _slot(each) for name, each in value["slots"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise files.BrokenFile(f"{home / 'slots.json'} does not hold slots") from error
+        raise files.BrokenFile(f"{ledger / 'slots.json'} does not hold slots") from error
 
 
 def _slot(value: dict[str, Any]) -> Slot:
@@ -162,9 +168,9 @@ def _slot(value: dict[str, Any]) -> Slot:
     return Slot(*numbers)
 
 
-def _store(home: Path, held: dict[str, Slot]) -> None:
+def _store(ledger: Path, held: dict[str, Slot]) -> None:
     value = {
         name: {"index": slot.index, "uid_base": slot.uid_base, "gid_base": slot.gid_base}
         for name, slot in held.items()
     }
-    files.write_json(home / "slots.json", {"slots": value})
+    files.write_json(ledger / "slots.json", {"slots": value})

@@ -35,8 +35,12 @@ class Stat:
 
 @dataclass(frozen=True)
 class Status:
-    """/proc/PID/status. `uids` and `gids` are real, effective, saved, file system."""
+    """/proc/PID/status. `uids` and `gids` are real, effective, saved, file system.
 
+    `state` is the letter of proc(5): Z is a zombie.
+    """
+
+    state: str
     uids: tuple[int, int, int, int]
     gids: tuple[int, int, int, int]
     groups: tuple[int, ...]
@@ -143,6 +147,7 @@ def parse_status(data: bytes) -> Status:
         fields[key] = value.strip()
     try:
         return Status(
+            state=fields[b"State"][:1].decode("ascii"),
             uids=_four(fields[b"Uid"]),
             gids=_four(fields[b"Gid"]),
             groups=tuple(_number(word, "status") for word in fields[b"Groups"].split()),

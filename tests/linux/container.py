@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,11 @@ def running(
             code = runtime.wait(START_TIMEOUT_SECONDS)
         logs = [path.read_text() for path in (state / "stderr", state / "log") if path.exists()]
         assert code == 0, "\n".join(logs)
-        who = identity.identify(int(pid_file.read_text()))
+        pid = int(pid_file.read_text())
+        # runc returns before its own process in the container has executed the program.
+        while Path(f"/proc/{pid}/comm").read_text().startswith("runc"):
+            time.sleep(0.001)
+        who = identity.identify(pid)
         assert who is not None
         yield who
     finally:

@@ -137,6 +137,17 @@ def running() -> Iterator[int]:
 
 
 @pytest.mark.root
+def test_a_zombie_has_no_use_for_its_uid() -> None:
+    uid = BASE + 6
+    argv = ["setpriv", "--reuid", str(uid), "--clear-groups", "true"]
+    with subprocess.Popen(argv) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        status = Path(f"/proc/{child.pid}/status").read_text()
+        assert f"\nUid:\t{uid}\t" in status
+        assert uid not in ids.uids_in_use()
+
+
+@pytest.mark.root
 def test_a_slot_with_a_running_process_is_neither_given_nor_freed(
     home: Path, etc: Path, running: int
 ) -> None:

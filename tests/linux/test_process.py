@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import shlex
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from reconciler.linux.process import (
     install_command,
     require_program,
     run,
+    run_on_terminal,
     start,
 )
 
@@ -155,6 +157,51 @@ def test_an_interrupt_ends_the_child_and_its_group(tmp_path: Path) -> None:
         finally:
             caller.kill()
     wait_until(lambda: not alive(leader) and not alive(background))
+
+
+ASKING = """
+import sys
+from reconciler.linux.process import run_on_terminal
+try:
+    print("status", run_on_terminal(["sh", "-c", sys.argv[1]]))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def on_a_terminal(script: str, typed: bytes) -> str:
+    """What is seen on a terminal of its own where run_on_terminal runs `script`."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", ASKING, script])  # noqa: S606  # the child of a fork
+    seen = b""
+    try:
+        while piece := os.read(terminal, 1024):
+            seen += piece
+            if b"? " in seen and typed:
+                os.write(terminal, typed)
+                typed = b""
+    except OSError:  # EIO: nobody has the terminal open any more
+        pass
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_a_program_can_ask_on_our_terminal() -> None:
+    seen = on_a_terminal("printf 'name? '; read x </dev/tty; echo got $x; exit 3", b"ann\n")
+    assert seen == "name? ann\ngot ann\nstatus 3\n"
+
+
+def test_ctrl_c_waits_for_what_the_program_makes_of_it() -> None:
+    script = "trap 'echo tidied; exit 1' INT; printf 'go? '; read x </dev/tty"
+    assert on_a_terminal(script, b"\x03").endswith("tidied\ninterrupted\n")
+
+
+def test_what_cannot_be_run_on_the_terminal_is_an_error_of_ours() -> None:
+    with pytest.raises(CommandFailed, match="cannot be started"):
+        run_on_terminal(["/no/such/program"])
 
 
 def test_a_started_child_is_gone_after_its_block() -> None:

@@ -96,6 +96,12 @@ def test_usermod_on_a_fresh_host_stays_clear_of_what_distributions_give(tmp_path
     assert line == "usermod --add-subuids 524288-589823 --add-subgids 524288-589823 a"
 
 
+def test_usermod_adds_many_slots_at_once(tmp_path: Path) -> None:
+    command = subids.usermod_command(tables(tmp_path, "a:100000:65536\n"), "a", 16)
+    added = "524288-1572863"
+    assert command == ("usermod", "--add-subuids", added, "--add-subgids", added, "a")
+
+
 def test_usermod_never_counts_beyond_32_bits(tmp_path: Path) -> None:
     found = tables(tmp_path, "a:4294901000:500\n")
     assert "no IDs are left" in subids.usermod_line(found, "a")

@@ -42,4 +42,4 @@ def vms(_shared: Live) -> Iterator[Live]:
     for path in _shared.folder.iterdir():
         path.unlink()
     for name in [path.name for path in (_shared.home / "sandboxes").glob("*")]:
-        _shared.box("destroy", "--data", name, status=None)
+        _shared.box("destroy", "--data", name)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def test_watch_follows_every_change(vms: Live) -> None:
     # What can be given to a running machine does not cost it its life.
     vms.declare("web", SMALL + DATA + "env:\n  WHO: me\n")
     until(lambda: dict(vms.vm("web").spec.env) == {"WHO": "me"})
-    assert vms.box("exec", "web", "--", "printenv", "WHO").stdout == b"me\n"
+    assert vms.box("exec", "web", "--", "sh", "-c", "echo $WHO").stdout == b"me\n"
     assert vms.pid("web") == first
 
     # What cannot, replaces it.
@@ -129,13 +130,13 @@ def test_a_killed_machine_is_drift_and_comes_back(vms: Live) -> None:
     watch(vms)
     until(running(vms, "web"))
     until(lambda: "Started" in reasons(vms, "web"))
-    first = vms.vm("web")
-    assert first.identity is not None
-    os.kill(first.identity.pid, signal.SIGKILL)
-    until(lambda: running(vms, "web")() and vms.pid("web") != first.identity.pid)
-    until(lambda: "DriftResolved" in reasons(vms, "web"))
+    first, pid = vms.vm("web"), vms.pid("web")
+    before = Counter(reasons(vms, "web"))
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: running(vms, "web")() and vms.pid("web") != pid)
+    until(lambda: reasons(vms, "web").count("DriftResolved") > before["DriftResolved"])
     assert vms.vm("web").incarnation == first.incarnation + 1
-    assert reasons(vms, "web").count("Drift") == 1
+    assert Counter(reasons(vms, "web"))["Drift"] == before["Drift"] + 1
 
 
 def test_machines_outlive_a_killed_controller_and_the_next_adopts_them(vms: Live) -> None:
@@ -144,6 +145,7 @@ def test_machines_outlive_a_killed_controller_and_the_next_adopts_them(vms: Live
     until(running(vms, "web"))
     until(lambda: "Started" in reasons(vms, "web"))
     pid = vms.pid("web")
+    starts = reasons(vms, "web").count("Started")
     controller.kill()
     controller.wait()
     vms.box("exec", "web", "--", "true")
@@ -151,7 +153,7 @@ def test_machines_outlive_a_killed_controller_and_the_next_adopts_them(vms: Live
     vms.declare("other", IDLE)
     until(lambda: records.sandbox_record(vms.home, "other") is not None)
     assert vms.pid("web") == pid
-    assert reasons(vms, "web").count("Started") == 1
+    assert reasons(vms, "web").count("Started") == starts
 
 
 def test_a_second_controller_on_the_folder_refuses(vms: Live) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.backends import runtime, vmm_files
 from reconciler.confinement.policy import MIB
-from reconciler.engine import accelerator, admission
+from reconciler.engine import accelerator, admission, slots
 from reconciler.engine.host import needs
 from reconciler.engine.host.namespaces import check_namespaces
 from reconciler.engine.host.need import own_account
@@ -19,7 +19,7 @@ from reconciler.errors import BoxError, Missing
 from reconciler.guest import build
 from reconciler.images import busybox, filesystem, kernel
 from reconciler.images.scratch import scratch
-from reconciler.linux import cgroups, delegation, ids, process, subids
+from reconciler.linux import cgroups, delegation, process, subids
 from reconciler.vmm import qemu
 
 _TRY_SECONDS = 30.0
@@ -95,9 +95,9 @@ def _namespaces(_home: Path) -> str:
     return f"made {check_namespaces()}"
 
 
-def _slots(home: Path) -> str:
+def _slots(_home: Path) -> str:
     account = own_account(os.getuid(), os.getgid())
-    held = {slot.uid_base for slot in ids.held_slots(home).values()}
+    held = {slot.uid_base for slot in slots.held().values()}
     usable = needs.usable_slots(account)
     if not usable:
         fix = subids.usermod_line(subids.read_tables(), account.name)

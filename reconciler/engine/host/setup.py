@@ -124,7 +124,7 @@ def _deferring_interrupts(tell: Callable[[], None]) -> Iterator[None]:
         for signo, old in before.items():
             signal.signal(signo, old)
     if seen:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(seen[0])
 
 
 def _run(command: Sequence[str], timeout_seconds: float) -> None:

@@ -41,10 +41,18 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in _FAST and not _asks_help(arguments):
         from reconciler.surfaces.cli import vm
 
+        _raise_on_interrupt()
         return vm.main(arguments)
     from reconciler.surfaces.cli import app
 
+    _raise_on_interrupt()
     return app.main(arguments)
+
+
+def _raise_on_interrupt() -> None:
+    """From here on Ctrl-C unwinds; before, while modules are loaded, it just ends us."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _open_missing_streams() -> None:

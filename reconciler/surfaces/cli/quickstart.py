@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,18 +14,20 @@ from typing import Annotated, Literal
 import typer
 
 import reconciler
+from reconciler.engine import slots
 from reconciler.engine.home import open_home
 from reconciler.engine.host import needs
 from reconciler.engine.host.need import Account, Need, account_of, own_account
 from reconciler.engine.host.setup import set_up_home, set_up_host
 from reconciler.errors import Missing, Refused
-from reconciler.linux import ids, process
+from reconciler.linux import process
 from reconciler.surfaces import declared
 from reconciler.surfaces.cli import first_run
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.terminal import say, tell
 
 _ROOTS_SLOTS = 16
+_INTERRUPTED = (128 + signal.SIGINT, -signal.SIGINT)
 _SUDO_ENVIRONMENT = ("TERM", "DISPLAY", "XAUTHORITY", "SUDO_ASKPASS")
 
 Folder = Annotated[
@@ -61,7 +64,7 @@ def quickstart(folder: Folder = None, *, yes: Yes = False) -> int:
         return first_run.converge_and_show(home, wanted)
 
 
-def setup(user: User, *, slots: Slots = None) -> int:
+def setup(user: User, *, slot_count: Slots = None) -> int:
     """As root: bring all that takes root for USER's sandboxes. Twice is the same as once.
 
     Packages, subordinate IDs and, where no systemd does it, a cgroup (gone with the next boot).
@@ -69,7 +72,7 @@ def setup(user: User, *, slots: Slots = None) -> int:
     # The checkout may be USER's: no compiled modules of root's are left in it.
     sys.dont_write_bytecode = True
     account = account_of(user)
-    wanted = (_ROOTS_SLOTS if account.uid == 0 else 1) if slots is None else slots
+    wanted = slot_count if slot_count is not None else _default_slots(account)
     with unwinding():
         met = set_up_host(account, slots=wanted, progress=tell_progress)
     for need in met:
@@ -103,6 +106,10 @@ def tell_progress(text: str) -> None:
     tell(f"quickstart: {text}")
 
 
+def _default_slots(account: Account) -> int:
+    return _ROOTS_SLOTS if account.uid == 0 else 1
+
+
 def _folder(given: Path | None) -> Path:
     folder = (given or declared.default_folder()).absolute()
     if not folder.is_dir():
@@ -114,14 +121,15 @@ def _folder(given: Path | None) -> Path:
 
 
 def _bring_what_is_missing(home: Path, folder: Path, account: Account, *, yes: bool) -> None:
-    strict = first_run.strict_sandboxes(folder) | set(ids.held_slots(home))
-    slots = max(len(strict), _ROOTS_SLOTS if account.uid == 0 else 1)
-    roots = (*needs.list_needs(home), *needs.host_needs(account, slots=slots))
+    new = [n for n in first_run.strict_sandboxes(folder) if not slots.holds(home, n)]
+    held = [owner for owner in slots.held() if owner.exists()]
+    wanted = max(len(new) + len(held), _default_slots(account))
+    roots = (*needs.list_needs(home), *needs.host_needs(account, slots=wanted))
     own = needs.home_needs(account, home)
     if not roots and not own:
         return
     _show((*roots, *own), account)
-    setup_command = ["setup", "--user", str(account.uid), "--slots", str(slots)]
+    setup_command = ["setup", "--user", str(account.uid), "--slots", str(wanted)]
     sudo = process.find_program("sudo")
     if roots and account.uid != 0 and sudo is None:
         raise Missing(
@@ -131,7 +139,7 @@ def _bring_what_is_missing(home: Path, folder: Path, account: Account, *, yes: b
         )
     _agree(yes=yes, folder=folder)
     if roots and account.uid == 0:
-        set_up_host(account, slots=slots, progress=tell_progress)
+        set_up_host(account, slots=wanted, progress=tell_progress)
     elif roots:
         ours = [sys.executable, "-I", "-B", "-m", reconciler.__name__, *setup_command]
         _sudo([str(sudo), "--", *ours])
@@ -179,6 +187,9 @@ def _agree(*, yes: bool, folder: Path) -> None:
 
 def _sudo(command: list[str]) -> None:
     status = process.run_on_terminal(command, env=process.inherited(*_SUDO_ENVIRONMENT))
+    if status in _INTERRUPTED:
+        # On a terminal of sudo's own, Ctrl-C never came to us.
+        raise KeyboardInterrupt
     if status != 0:
         raise Missing(
             "What takes root could not be brought.",

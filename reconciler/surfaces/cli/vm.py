@@ -10,7 +10,7 @@ from reconciler.engine import launching, records
 from reconciler.engine.home import open_home
 from reconciler.engine.records import ONCE, VmRecord
 from reconciler.engine.spec import Spec
-from reconciler.errors import Missing
+from reconciler.errors import Missing, Refused
 from reconciler.guest import channel, protocol
 from reconciler.linux import identity
 from reconciler.surfaces.cli.endings import Endings, unwinding
@@ -105,6 +105,9 @@ def _converge(parsed: Parsed, state: str) -> int:
     if not isinstance(outcome, Done):
         raise outcome.error
     vm = records.vm_record(home, parsed.name)
+    if vm is None and state == "running":
+        reasons = [action.reason for action in outcome.actions]
+        raise Refused(f"{parsed.name} is not up.", details="\n".join(reasons))
     if vm is None:
         say(f"{parsed.name} is down; /data is kept")
     else:

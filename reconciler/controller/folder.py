@@ -1,0 +1,186 @@
+"""A scan of the watched folder: every Boxfile in it, and whether the whole folder was seen."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.boxfile.names import INNER_NAME, SUFFIX, name_of
+from reconciler.boxfile.problems import printable
+from reconciler.controller.entry import (
+    Faulty,
+    FileState,
+    Stamp,
+    Unsettled,
+    look_at,
+    read_entry,
+    settled,
+    stamp_of,
+)
+
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class FolderIdentity:
+    """Which directory it is, whatever its path: stat(2)'s device and inode."""
+
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One Boxfile: `stamp` is None when there was nothing to take it from."""
+
+    name: str
+    path: Path
+    state: FileState
+    stamp: Stamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """All Boxfiles of a folder at one moment, sorted by name and path.
+
+    `identity` is None when there is no folder. `problem` says why not all of it was seen. `ignored`
+    are files that look like Boxfiles but are none; `subfolders` the folders worth watching.
+    """
+
+    path: Path
+    identity: FolderIdentity | None
+    entries: tuple[Entry, ...] = ()
+    ignored: tuple[str, ...] = ()
+    subfolders: tuple[Path, ...] = ()
+    problem: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether a name that is not here is absent."""
+        return self.problem is None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether some file is being written."""
+        return any(isinstance(entry.state, Unsettled) for entry in self.entries)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that have a file, good or bad."""
+        return frozenset(entry.name for entry in self.entries)
+
+
+class Folder:
+    """A folder given by its path, resolved once. Remembers only what unchanged files parsed to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.realpath(path))
+        self._parsed: dict[str, tuple[Stamp, FileState]] = {}
+
+    def identity(self) -> FolderIdentity | None:
+        """Which directory is at the path now; None when there is none or we may not look."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        is_directory = stat.S_ISDIR(found.st_mode)
+        return FolderIdentity(found.st_dev, found.st_ino) if is_directory else None
+
+    def scan(self) -> Scan:
+        """Look at everything in the folder. Raises nothing: what fails is told in the result."""
+        try:
+            directory = os.open(self.path, _OPEN_DIRECTORY)
+        except OSError as error:
+            return Scan(self.path, None, problem=f"{self.path}: {error.strerror}")
+        try:
+            found = os.fstat(directory)
+            scan = Scan(self.path, FolderIdentity(found.st_dev, found.st_ino))
+            return self._scan(directory, scan)
+        finally:
+            os.close(directory)
+
+    def _scan(self, directory: int, scan: Scan) -> Scan:
+        try:
+            with os.scandir(directory) as listing:
+                found = sorted((each.name, _is_directory(each)) for each in listing)
+        except OSError as error:
+            return replace(scan, problem=f"{self.path}: {error.strerror}")
+        relatives, subfolders = _candidates(directory, found)
+        entries = tuple(self._entry(directory, relative) for relative in relatives)
+        self._forget_all_but(relatives)
+        return replace(
+            scan,
+            entries=tuple(sorted(entries, key=lambda entry: (entry.name, str(entry.path)))),
+            ignored=tuple(printable(name) for name, _ in found if _looks_like_one(name)),
+            subfolders=tuple(self.path / name for name in subfolders),
+        )
+
+    def _entry(self, directory: int, relative: str) -> Entry:
+        name = name_of(relative) or ""
+        path = self.path / relative
+        found = look_at(directory, relative)
+        if isinstance(found, Faulty):
+            return Entry(printable(name), path, found)
+        stamp = stamp_of(found)
+        known = self._parsed.get(relative)
+        if known is not None and known[0] == stamp:
+            return Entry(printable(name), path, known[1], stamp)
+        if not settled(found, time.time()):
+            return Entry(printable(name), path, Unsettled(), stamp)
+        state = read_entry(directory, relative, name, path)
+        if not isinstance(state, Unsettled) and not _is_unreadable(state):
+            self._parsed[relative] = (stamp, state)
+        return Entry(printable(name), path, state, stamp)
+
+    def _forget_all_but(self, relatives: list[str]) -> None:
+        for gone in self._parsed.keys() - set(relatives):
+            del self._parsed[gone]
+
+
+def _candidates(directory: int, found: list[tuple[str, bool]]) -> tuple[list[str], list[str]]:
+    """The relative paths that are Boxfiles, and the folders that have or may get one."""
+    relatives = []
+    subfolders = []
+    for name, is_directory in found:
+        inner = f"{name}/{INNER_NAME}"
+        if name_of(name) is not None:
+            relatives.append(name)
+        elif is_directory and name_of(inner) is not None:
+            there = _lexists(directory, inner)
+            if there is not False:
+                relatives.append(inner)
+            if there is not None:
+                subfolders.append(name)
+    return relatives, subfolders
+
+
+def _is_directory(each: os.DirEntry[str]) -> bool:
+    try:
+        return each.is_dir()
+    except OSError:
+        return False
+
+
+def _lexists(directory: int, relative: str) -> bool | None:
+    """Whether there is such an entry; None when that cannot be told."""
+    try:
+        os.stat(relative, dir_fd=directory, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _is_unreadable(state: FileState) -> bool:
+    """A permission can change without the file's stamp doing so where a folder denies it."""
+    return isinstance(state, Faulty) and state.reason == "Unreadable"
+
+
+def _looks_like_one(name: str) -> bool:
+    hidden = name.startswith(".") or name.endswith("~")
+    is_one = name.endswith(SUFFIX)
+    return INNER_NAME.casefold() in name.casefold() and not hidden and not is_one

@@ -1,0 +1,104 @@
+"""How results look on a terminal and as JSON. Decides nothing: shows what it is given."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from reconciler.boxfile.loader import load
+from reconciler.boxfile.problems import InvalidBoxfile, Problem, printable
+from reconciler.boxfile.text import MAX_BYTES
+
+Format = Literal["text", "json"]
+
+_WORDS = {True: "yes", False: "no", None: "-"}
+_PIPE_COLUMNS = 200
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on one of the streams as they are now; wide where nobody's terminal folds it."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _PIPE_COLUMNS
+    return Console(file=stream, highlight=False, width=width)
+
+
+def as_json(value: object) -> None:
+    """Print one JSON document: sorted keys, text as UTF-8 only where it is printable ASCII."""
+    sys.stdout.write(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. Cells may hold a user's text: neither markup nor escapes in it are obeyed."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(cell(each) for each in row))
+    console().print(drawn)
+
+
+def cell(value: object) -> str:
+    """One value for a table's cell."""
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    lines = str(value).splitlines() or [""]
+    return escape("\n".join(printable(line) for line in lines))
+
+
+def rows(values: Sequence[Mapping[str, Any]], output: Format) -> None:
+    """Print objects of one shape: a table with their keys as columns, or a JSON list."""
+    if output == "json":
+        as_json(list(values))
+    elif values:
+        table([key.upper() for key in values[0]], (list(each.values()) for each in values))
+
+
+def problem_json(problem: Problem) -> dict[str, Any]:
+    """A Boxfile's problem as JSON says it."""
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "path": problem.path,
+        "message": problem.message,
+    }
+
+
+def validation(paths: Sequence[Path]) -> int:
+    """Check Boxfiles and print every problem; 1 when there is any."""
+    bad = 0
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                load(stream.read(MAX_BYTES + 1), source=str(path))
+        except InvalidBoxfile as error:
+            bad += 1
+            for problem in error.problems:
+                sys.stderr.write(f"{problem}\n")
+        except OSError as error:
+            bad += 1
+            sys.stderr.write(f"{printable(str(path))}: {error.strerror}\n")
+        else:
+            sys.stdout.write(f"{printable(str(path))}: good\n")
+    return 1 if bad else 0
+
+
+def inspection(value: Mapping[str, Any], output: Format) -> None:
+    """Print what confines a sandbox: its fields, then one line a fact."""
+    if output == "json":
+        as_json(value)
+        return
+    about = {key: each for key, each in value.items() if key not in {"facts", "spec"}}
+    table(("", ""), about.items())
+    facts = value.get("facts") or []
+    if facts:
+        sys.stdout.write("\n")
+        shown = ([fact["verdict"], fact["promise"], fact["have"]] for fact in facts)
+        table(("VERDICT", "PROMISE", "FOUND"), shown)

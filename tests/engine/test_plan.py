@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.confinement.facts import Fact, Verdict
+from reconciler.engine.observe import Observation
+from reconciler.engine.plan import ActionKind, differences, plan, widenings
+from reconciler.engine.records import SandboxRecord
+from reconciler.engine.spec import Spec
+from tests.engine import specs
+from tests.engine.specs import RECORD, SPEC, spec
+
+HOME = Path("/home")
+NOTHING = Observation("web", None, None, running=False, built=False)
+DOWN = replace(NOTHING, record=RECORD)
+UP = replace(DOWN, vm=specs.vm(HOME), running=True)
+HALF = replace(DOWN, vm=specs.vm(HOME), running=False)
+
+
+def recorded(of: Spec) -> SandboxRecord:
+    return replace(RECORD, spec=of)
+
+
+def kinds(wanted: Spec | None, seen: Observation) -> list[str]:
+    actions = plan(wanted, seen)
+    assert all(each.reason and each.sandbox == "web" for each in actions)
+    return [each.kind.value for each in actions]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen", "expected"),
+    [
+        (SPEC, NOTHING, ["update", "start"]),
+        (SPEC, DOWN, ["start"]),
+        (SPEC, HALF, ["start"]),
+        (SPEC, UP, []),
+        (spec(cpus=2), UP, ["update", "replace"]),
+        (spec(timeout_seconds=9), UP, ["update"]),
+        (spec(state="stopped"), UP, ["update", "stop"]),
+        (spec(state="stopped"), NOTHING, ["update"]),
+        (None, UP, ["destroy"]),
+        (None, HALF, ["destroy"]),
+        (None, DOWN, ["destroy"]),
+        (None, NOTHING, []),
+    ],
+)
+def test_what_is_planned(wanted: Spec | None, seen: Observation, expected: list[str]) -> None:
+    assert kinds(wanted, seen) == expected
+
+
+@pytest.mark.parametrize("state", ["stopped", "built"])
+def test_what_a_killed_start_has_left_is_stopped_too(state: str) -> None:
+    wanted = spec(state=state)
+    seen = replace(HALF, record=recorded(wanted), built=True)
+    (action,) = plan(wanted, seen)
+    assert action.kind is ActionKind.STOP
+    assert "left" in action.reason
+    assert plan(wanted, replace(seen, vm=None)) == ()
+
+
+def test_built_is_built_once() -> None:
+    wanted = spec(state="built")
+    seen = replace(DOWN, record=recorded(wanted))
+    assert kinds(wanted, seen) == ["build"]
+    assert kinds(wanted, replace(seen, built=True)) == []
+
+
+def test_a_vm_without_a_record_of_its_sandbox_is_an_absence_too() -> None:
+    assert kinds(None, replace(UP, record=None)) == ["destroy"]
+
+
+def test_a_protected_sandbox_outlives_its_boxfile() -> None:
+    seen = replace(UP, record=recorded(spec(protect=True)))
+    assert kinds(None, seen) == []
+
+
+def test_what_was_left_behind_is_reaped_first_in_every_case() -> None:
+    stray = specs.vm(HOME, "web.12345678")
+    for wanted in (SPEC, None):
+        for seen in (NOTHING, DOWN, UP):
+            with_strays = replace(seen, strays=(stray,), broken=("web.abcdef01",))
+            found = plan(wanted, with_strays)
+            assert [each.kind for each in found[:2]] == [ActionKind.REAP, ActionKind.REAP]
+            assert "web.12345678" in found[0].reason
+            assert "web.abcdef01" in found[1].reason
+            assert found[2:] == plan(wanted, seen)
+
+
+def test_drift_stops_only_where_it_is_declared_to() -> None:
+    wrong = Fact("seccomp", "on", "off", Verdict.DIFFERS)
+    fine = Fact("seccomp", "on", "on", Verdict.SAME)
+    for on_drift, fact, expected in (
+        ("stop", wrong, ["stop"]),
+        ("alert", wrong, []),
+        ("stop", fine, []),
+    ):
+        wanted = spec(on_drift=on_drift)
+        seen = replace(UP, record=recorded(wanted), facts=(fact,))
+        assert kinds(wanted, seen) == expected
+
+
+def test_differences_name_fields_but_no_values_of_env() -> None:
+    other = spec(cpus=2, env=(("TOKEN", "secret"),))
+    assert differences(SPEC, other) == ("cpus 1→2", "env")
+    assert "secret" not in plan(other, UP)[0].reason
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        (spec(isolation="strict"), spec(isolation="standard"), "isolation"),
+        (spec(network="none"), spec(network="bridge"), "network"),
+        (spec(readonly=True), spec(readonly=False), "readonly"),
+        (spec(on_drift="stop"), spec(on_drift="alert"), "on_drift"),
+    ],
+)
+def test_only_more_reach_is_widening(before: Spec, after: Spec, field: str) -> None:
+    assert widenings(before, after) == (field,)
+    assert widenings(after, before) == ()
+    assert widenings(before, before) == ()
+    assert plan(after, replace(UP, record=recorded(before)))[0].widening == (field,)

@@ -1,0 +1,237 @@
+"""`plan`, `sync`, `watch`, `status` and `events` as processes, with sandboxes that need no VM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.surfaces.cli import main
+
+REPO = Path(main.__file__).parents[3]
+STOPPED = "base: builtin:busybox\nnetwork: none\nstate: stopped\n"
+_PATIENCE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Box:
+    home: Path
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"BOX_HOME": str(self.home), "BOX_DESIRED": str(self.folder), "PATH": "/usr/bin"}
+
+    def argv(self, *words: str) -> list[str]:
+        return [sys.executable, "-I", str(REPO / "reconciler/__main__.py"), *words]
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*words),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def json(self, *words: str) -> dict[str, Any]:
+        value = json.loads(self(*words, "-o", "json").stdout)
+        assert isinstance(value, dict)
+        return value
+
+    def put(self, name: str, text: str = STOPPED) -> Path:
+        temporary = self.folder / ".new"
+        temporary.write_text(text)
+        return temporary.rename(self.folder / f"{name}.Boxfile")
+
+    @contextmanager
+    def watch(self) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
+            self.argv("watch"), env=self.environment, stderr=subprocess.PIPE, text=True
+        ) as child:
+            try:
+                assert child.stderr is not None
+                assert "log: " in child.stderr.readline()
+                yield child
+            finally:
+                child.kill()
+
+
+@pytest.fixture
+def box(box_home: Path, tmp_path: Path) -> Box:
+    folder = tmp_path / "desired"
+    folder.mkdir()
+    return Box(box_home, folder)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class TestPlan:
+    def test_something_would_happen(self, box: Box) -> None:
+        box.put("web")
+        planned = box("plan")
+        assert planned.returncode == 2
+        assert "new Boxfile" in planned.stdout
+        assert box("sync").returncode == 0
+        assert box("plan").returncode == 0
+
+    def test_bad_files_have_places(self, box: Box) -> None:
+        path = box.put("bad", STOPPED + "cpu: 1\n")
+        planned = box("plan")
+        assert planned.returncode == 1
+        assert f"{path}:4:1: " in planned.stderr
+        (found,) = box.json("plan")["sandboxes"]
+        assert found["problems"][0]["line"] == 4
+
+    def test_wider_changes_are_marked(self, box: Box) -> None:
+        box.put("web", STOPPED + "readonly: true\n")
+        box("sync")
+        box.put("web", STOPPED + "readonly: false\n")
+        (row,) = (line for line in box("plan").stdout.splitlines() if "web" in line)
+        assert row.startswith("!")
+        assert "readonly" in row
+        (found,) = box.json("plan")["sandboxes"]
+        assert found["actions"][0]["widening"] == ["readonly"]
+
+    def test_no_folder(self, box: Box) -> None:
+        planned = box("plan", str(box.folder / "none"))
+        assert planned.returncode == 125
+        assert "hint: " in planned.stderr
+        assert "Traceback" not in planned.stderr
+
+
+class TestSync:
+    def test_one_bad_file_does_not_hide_the_rest(self, box: Box) -> None:
+        box.put("web")
+        box.put("bad", "{")
+        synced = box("sync")
+        assert synced.returncode == 1
+        found = {each["name"]: each for each in box.json("status")["sandboxes"]}
+        assert found["web"]["declared_state"] == "stopped"
+
+    def test_the_shape_of_its_json(self, box: Box) -> None:
+        box.put("web")
+        value = box.json("sync")
+        assert set(value) == {"folder", "conditions", "ignored", "sandboxes"}
+        (web,) = value["sandboxes"]
+        assert set(web) == {
+            "name", "source", "accepted", "reason", "message", "problems", "actions", "state",
+            "confined", "ready", "conditions",
+        }  # fmt: skip
+        assert web["ready"] is True
+        assert set(web["conditions"][0]) == {
+            "type", "status", "reason", "message", "observed_generation", "last_transition_time",
+        }  # fmt: skip
+
+    def test_a_mass_deletion_needs_its_word(self, box: Box) -> None:
+        paths = [box.put(name) for name in ("a", "b")]
+        box("sync")
+        for path in paths:
+            path.unlink()
+        held = box("sync")
+        assert held.returncode == 1
+        command = held.stderr[held.stderr.index("box sync --confirm-deletes") :].split()
+        assert box("sync", "--confirm-deletes", "wrong", str(box.folder)).returncode == 125
+        assert len(box.json("status")["sandboxes"]) == 2
+        confirmed = box(*command[1:])
+        assert confirmed.returncode == 0, confirmed
+        assert box.json("status")["sandboxes"] == []
+
+    def test_removing_one_destroys_it(self, box: Box) -> None:
+        path = box.put("web")
+        box("sync")
+        path.unlink()
+        synced = box("sync")
+        assert synced.returncode == 0, synced
+        assert "destroy" in synced.stdout
+
+
+class TestWatch:
+    def test_it_follows_the_folder_and_ends_in_order(self, box: Box) -> None:
+        with box.watch() as child:
+            path = box.put("web")
+            until(lambda: box.json("status", str(box.folder))["sandboxes"])
+            until(lambda: "Accepted" in box("events", "web").stdout)
+            status = box.json("status", str(box.folder))
+            assert status["folders"][0]["controller_pid"] == child.pid
+            path.unlink()
+            until(lambda: "Destroyed" in box("events", "web").stdout)
+            begun = time.monotonic()
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(10) == 0
+            assert time.monotonic() - begun < 2
+
+    def test_the_second_is_refused_with_who_is_first(self, box: Box) -> None:
+        with box.watch() as child:
+            for command in ("watch", "sync"):
+                second = box(command)
+                assert second.returncode == 125
+                assert str(child.pid) in second.stderr
+            assert box("plan").returncode == 0
+            child.send_signal(signal.SIGINT)
+            assert child.wait(10) == 0
+        assert box("sync").returncode == 0
+
+    def test_a_confirmation_is_handed_to_it(self, box: Box) -> None:
+        paths = [box.put(name) for name in ("a", "b")]
+        box("sync")
+        with box.watch():
+            for path in paths:
+                path.unlink()
+            until(lambda: "DeletionHeld" in str(box.json("status", str(box.folder))))
+            said = box("plan").stderr
+            command = said[said.index("box sync --confirm-deletes") :].split()
+            handed = box(*command[1:])
+            assert handed.returncode == 0
+            assert "handed to the controller" in handed.stdout
+            until(lambda: box.json("status", str(box.folder))["sandboxes"] == [])
+
+    def test_killed_it_leaves_nothing_in_the_way(self, box: Box) -> None:
+        with box.watch() as child:
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait(10)
+        box.put("web")
+        assert box("sync").returncode == 0
+
+
+class TestEvents:
+    def test_one_object_a_line(self, box: Box) -> None:
+        box.put("web")
+        box.put("db")
+        box("sync")
+        lines = box("events", "web", "-o", "json").stdout.splitlines()
+        assert lines
+        assert {json.loads(line)["sandbox"] for line in lines} == {"web"}
+
+    def test_following(self, box: Box) -> None:
+        box.put("web")
+        box("sync")
+        with subprocess.Popen(
+            box.argv("events", "--follow", "-o", "json"),
+            env=box.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdout is not None
+            assert json.loads(child.stdout.readline())["sandbox"] == "web"
+            box.put("db")
+            box("sync")
+            assert any(json.loads(line)["sandbox"] == "db" for line in child.stdout)
+            child.kill()
