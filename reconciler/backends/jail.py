@@ -1,4 +1,4 @@
-"""The jail: an OCI container without an image, rendered from the policy and nothing else."""
+"""The jail: an OCI container without an image, from its start to the last trace of it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from reconciler.backends.oci import oci_spec
 from reconciler.backends.runtime import Runtime, environment, oci_cgroups_path
-from reconciler.confinement.policy import IdRange, Policy
+from reconciler.confinement.policy import Policy
 from reconciler.errors import BoxError
-from reconciler.linux import cgroups, identity, seccomp, subids, userns
+from reconciler.linux import cgroups, identity, subids, userns
 from reconciler.linux.identity import ProcessIdentity
 
 SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
@@ -27,8 +27,6 @@ _START_SECONDS = 30.0
 _END_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _STDERR_BYTES = 8192
-_OCI_NAMES = {"mnt": "mount", "net": "network"}
-_CAPABILITY_SETS = ("bounding", "effective", "permitted", "inheritable", "ambient")
 
 
 class JailFailed(BoxError):
@@ -94,87 +92,6 @@ def outer_maps() -> userns.OuterMaps | None:
     return userns.outer_map(uid, gid, ranges)
 
 
-def oci_spec(jail: Jail, maps: userns.OuterMaps | None, argv: Sequence[str]) -> dict[str, Any]:
-    """The OCI runtime spec (config.json) that holds `argv` to the jail's policy."""
-    policy = jail.policy
-    uid_inside = maps.uid_inside if maps else int
-    gid_inside = maps.gid_inside if maps else int
-    return {
-        "ociVersion": "1.0.2",
-        "root": {"path": "rootfs", "readonly": policy.read_only_root},
-        "hostname": "box",
-        "process": _process(policy, argv),
-        "mounts": _mounts(policy),
-        "linux": {
-            "namespaces": [{"type": _OCI_NAMES.get(n, n)} for n in policy.namespaces],
-            "uidMappings": _mappings(policy.uid_map, uid_inside),
-            "gidMappings": _mappings(policy.gid_map, gid_inside),
-            "cgroupsPath": oci_cgroups_path(jail.runtime, jail.group),
-            "resources": _resources(policy),
-            "devices": [_device(path) for path in policy.devices],
-            "seccomp": seccomp.oci_seccomp(policy.seccomp_profile, os.uname().machine),
-            "maskedPaths": list(policy.masked_paths),
-            "readonlyPaths": list(policy.read_only_paths),
-        },
-    }
-
-
-def _process(policy: Policy, argv: Sequence[str]) -> dict[str, Any]:
-    return {
-        "args": list(argv),
-        "cwd": "/",
-        "env": [f"{name}={value}" for name, value in policy.environment],
-        "user": {"uid": policy.process_uid, "gid": policy.process_gid},
-        "capabilities": {each: list(policy.capabilities) for each in _CAPABILITY_SETS},
-        "noNewPrivileges": policy.no_new_privileges,
-        "oomScoreAdj": policy.oom_score_adj,
-        "rlimits": [{"type": r.name, "soft": r.soft, "hard": r.hard} for r in policy.rlimits],
-    }
-
-
-def _mounts(policy: Policy) -> list[dict[str, Any]]:
-    kernel = [
-        {"destination": m.target, "type": m.fstype, "source": m.source, "options": list(m.options)}
-        for m in policy.kernel_mounts
-    ]
-    binds = [
-        {
-            "destination": m.target,
-            "type": "bind",
-            "source": m.source,
-            "options": ["bind", "nosuid", "nodev", "ro" if m.read_only else "rw"],
-        }
-        for m in policy.binds
-    ]
-    return kernel + binds
-
-
-def _mappings(ranges: tuple[IdRange, ...], inside: Callable[[int], int]) -> list[dict[str, int]]:
-    return [
-        {"containerID": each.inside, "hostID": inside(each.host), "size": each.size}
-        for each in ranges
-    ]
-
-
-def _resources(policy: Policy) -> dict[str, Any]:
-    allowed = [{"allow": True, "access": "rw", **_node(path)} for path in policy.devices]
-    return {
-        "pids": {"limit": policy.pids_limit},
-        # Swap is the sum of both in the spec's words: equal means none.
-        "memory": {"limit": policy.memory_limit_bytes, "swap": policy.memory_limit_bytes},
-        "devices": [{"allow": False, "access": "rwm"}, *allowed],
-    }
-
-
-def _node(path: str) -> dict[str, Any]:
-    number = Path(path).stat().st_rdev
-    return {"type": "c", "major": os.major(number), "minor": os.minor(number)}
-
-
-def _device(path: str) -> dict[str, Any]:
-    return {"path": path, **_node(path), "fileMode": 0o600, "uid": 0, "gid": 0}
-
-
 @contextlib.contextmanager
 def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterator[StartedJail]:
     """Start `argv` in the jail, detached: yields a StartedJail at once.
@@ -182,7 +99,8 @@ def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterat
     `pass_fds` arrive as 3, 4, ... and stay the caller's. When the block raises, the jail is gone.
     """
     maps = outer_maps()
-    spec = oci_spec(jail, maps, argv)
+    cgroups_path = oci_cgroups_path(jail.runtime, jail.group)
+    spec = oci_spec(jail.policy, cgroups_path, maps, argv)
     owner = (spec["linux"]["uidMappings"][0]["hostID"], spec["linux"]["gidMappings"][0]["hostID"])
     scratch = _scratch_directory(jail.policy)
     jail.runtime_root.mkdir(mode=0o700, exist_ok=True)

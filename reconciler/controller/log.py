@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.handlers
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
@@ -16,7 +17,8 @@ _OLD_FILES = 2
 _FIRST_REMINDER_SECONDS = 600.0
 
 
-def open_log(path: Path) -> structlog.stdlib.BoundLogger:
+@contextlib.contextmanager
+def open_log(path: Path) -> Iterator[structlog.stdlib.BoundLogger]:
     """A logger to stderr and, rotating, to `path`. A log that cannot be written stops nothing."""
     logging.raiseExceptions = False
     # Not getLogger: nobody else's settings, and two controllers of one process stay apart.
@@ -44,7 +46,13 @@ def open_log(path: Path) -> structlog.stdlib.BoundLogger:
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
-    return wrapped
+    try:
+        yield wrapped
+    finally:
+        for handler in logger.handlers:
+            # A full disk says so once more for what is still in the buffer.
+            with contextlib.suppress(OSError):
+                handler.close()
 
 
 def _formatter(renderer: structlog.typing.Processor) -> logging.Formatter:

@@ -18,7 +18,7 @@ import pytest
 from reconciler.backends import jail, runtime
 from reconciler.backends.jail import Jail, JailFailed, StartedJail
 from reconciler.confinement import judging
-from reconciler.confinement.policy import BindMount, Policy, Slot, policy_for
+from reconciler.confinement.policy import BindMount, Slot, policy_for
 from reconciler.linux import cgroups, identity, reading
 from tests.linux import container
 
@@ -277,53 +277,3 @@ def test_a_link_to_where_the_bundle_would_lie_hides_nothing(one: Jail, probe: Pa
             pid = started.identity().pid
             assert Path(f"/proc/{pid}/root/kernel").read_bytes() == b"the kernel"
         jail.remove(one.home, one.name, one.policy.cgroup)
-
-
-def plain_spec(policy: Policy, probe: Path) -> dict[str, object]:
-    it = Jail(
-        Path("/home"), runtime.Runtime(Path("/usr/bin/runc"), systemd=False), "n", "g", policy
-    )
-    spec: dict[str, object] = jail.oci_spec(it, None, [str(probe)])
-    return spec
-
-
-def test_the_spec_asks_for_nothing_that_the_policy_does_not(probe: Path) -> None:
-    policy = policy_for(
-        isolation="strict",
-        ram_mib=128,
-        cpus=1,
-        own_uid=1000,
-        own_gid=1000,
-        slot=SLOT,
-        cgroup="/x",
-        binds=(BindMount("/a", "/b"), BindMount("/c", "/d", read_only=False)),
-    )
-    spec = plain_spec(policy, probe)
-    process, linux, mounts = spec["process"], spec["linux"], spec["mounts"]
-    assert isinstance(process, dict)
-    assert isinstance(linux, dict)
-    assert isinstance(mounts, list)
-    assert set(map(tuple, process["capabilities"].values())) == {()}
-    assert process["noNewPrivileges"] is True
-    assert process["env"] == []
-    assert linux["resources"]["memory"] == {"limit": (128 + 256) << 20, "swap": (128 + 256) << 20}
-    assert linux["resources"]["devices"] == [{"allow": False, "access": "rwm"}]
-    assert {each["type"] for each in linux["namespaces"]} == {
-        "user", "mount", "pid", "ipc", "uts", "network", "cgroup"
-    }  # fmt: skip
-    binds = {each["source"]: each["options"] for each in mounts if each["type"] == "bind"}
-    assert binds == {
-        "/a": ["bind", "nosuid", "nodev", "ro"],
-        "/c": ["bind", "nosuid", "nodev", "rw"],
-    }
-    assert all(each.get("source") != "/" for each in mounts)
-
-
-def test_under_systemd_the_cgroup_is_named_its_way() -> None:
-    systemd = runtime.Runtime(Path("/usr/bin/crun"), systemd=True)
-    plain = replace(systemd, systemd=False)
-    slice_ = "system" if os.getuid() == 0 else "user"
-    assert runtime.oci_cgroups_path(systemd, "g") == f"{slice_}.slice:box:g"
-    assert runtime.cgroup_path(systemd, "g").endswith("/box-g.scope")
-    assert runtime.oci_cgroups_path(plain, "g") == runtime.cgroup_path(plain, "g")
-    assert runtime.environment(plain) == {}

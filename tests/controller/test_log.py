@@ -30,8 +30,8 @@ def test_something_else_is_told_at_once() -> None:
 
 
 def test_the_file_has_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = open_log(tmp_path / "log")
-    log.warning("cannot", sandbox="web")
+    with open_log(tmp_path / "log") as log:
+        log.warning("cannot", sandbox="web")
     (line,) = (tmp_path / "log").read_text().splitlines()
     event = json.loads(line)
     assert (event["event"], event["level"], event["sandbox"]) == ("cannot", "warning", "web")
@@ -41,25 +41,27 @@ def test_the_file_has_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_log_that_cannot_be_written_stops_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = open_log(tmp_path / "no" / "log")
-    log.info("still here")
+    with open_log(tmp_path / "no" / "log") as log:
+        log.info("still here")
     said = capsys.readouterr().err
     assert "still here" in said
     assert "cannot log to" in said
 
 
-def test_a_full_disk_stops_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    log = open_log(Path("/dev/full"))
-    log.info("still here")
+def test_a_full_disk_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full = tmp_path / "log"
+    full.symlink_to("/dev/full")
+    with open_log(full) as log:
+        log.info("still here")
     said = capsys.readouterr().err
     assert "still here" in said
     assert "Traceback" not in said
 
 
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "log")
-    for _ in range(400):
-        log.info("x" * 10_000)
+    with open_log(tmp_path / "log") as log:
+        for _ in range(400):
+            log.info("x" * 10_000)
     files = list(tmp_path.iterdir())
     assert len(files) <= 3
     assert sum(file.stat().st_size for file in files) < 4 << 20

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -16,17 +15,35 @@ from reconciler.linux import files
 from reconciler.surfaces import declared, render
 from reconciler.surfaces.cli import converge, quickstart, vm
 from reconciler.surfaces.cli.endings import unwinding
+from reconciler.surfaces.cli.options import Usage
 
 Output = Annotated[
     Literal["text", "json"], typer.Option("--output", "-o", help="How to print: text or json.")
 ]
 Name = Annotated[str, typer.Argument(help="The sandbox: its Boxfile's name.")]
 
-_ON_THE_SHORT_WAY = {"ignore_unknown_options": True, "allow_extra_args": True}
+# The commands of `vm` are here for their help alone: `main` gives them to `vm` to run.
+Command = Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")]
+Env = Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE; may be repeated.")]
+Workdir = Annotated[str | None, typer.Option("--workdir", "-w", help="Directory to run it in.")]
+User = Annotated[str | None, typer.Option("--user", "-u", help="Name or ID to run it as.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", help="Seconds; 0 is no limit.")]
+Interactive = Annotated[
+    bool, typer.Option("--interactive", "-i", help="Pass stdin on from a terminal too.")
+]
+NoData = Annotated[
+    bool, typer.Option("--no-data", help="Without /data: any number at once, also while it is up.")
+]
+_STATUS = (
+    "Exit status: the command's; 124 when it took too long; 125 when box failed; 126 or 127 when "
+    "it cannot be executed or is not there; 128+n when signal n ended it."
+)
+
+# What typer raises for a command line that is none: it keeps its own copy of click.
+_UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 app = typer.Typer(
     name="box",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Gives untrusted code a machine of its own on your machine, and keeps it that way by "
@@ -37,8 +54,19 @@ app = typer.Typer(
 
 def main(arguments: list[str]) -> int:
     """Run one command of the app and return its exit status."""
-    result = app(arguments, standalone_mode=False, prog_name="box")
+    try:
+        result = app(arguments or ["--help"], standalone_mode=False, prog_name="box")
+    except _UsageError as error:
+        verb = arguments[0] if arguments and not arguments[0].startswith("-") else ""
+        hint = f"box {verb} --help" if verb in _verbs() else "box --help"
+        raise Usage(str(error), hint=hint) from error
     return result if isinstance(result, int) else 0
+
+
+def _verbs() -> frozenset[str]:
+    return frozenset(str(each.name) for each in app.registered_commands if each.name) | frozenset(
+        each.callback.__name__ for each in app.registered_commands if each.callback
+    )
 
 
 @app.callback(invoke_without_command=True)
@@ -138,38 +166,43 @@ def destroy(
     typer.echo(f"{name} is destroyed" + ("" if data else "; /data is kept"))
 
 
-@app.command(context_settings=_ON_THE_SHORT_WAY)
-def run(context: typer.Context) -> None:
-    """Run one command in a fresh VM of NAME, which is thrown away: box run NAME -- CMD...
-
-    Options, before `--`: --env NAME=VALUE, --workdir DIR, --user USER, --timeout SECONDS, --no-data
-    (run without /data, any number at once), -i (pass stdin on from a terminal too).
-    Exit status: the command's; 124 after a timeout; 125 when box failed; 126, 127 when the command
-    cannot be run or found; 128+n when signal n ended it.
-    """
-    sys.exit(vm.main(["run", *context.args]))
-
-
-@app.command(name="exec", context_settings=_ON_THE_SHORT_WAY)
-def execute(context: typer.Context) -> None:
-    """Run one command in the running VM of NAME: box exec NAME -- CMD...
-
-    Options, before `--`: --env NAME=VALUE, --workdir DIR, --user USER, --timeout SECONDS, -i.
-    Exit status as for `run`.
-    """
-    sys.exit(vm.main(["exec", *context.args]))
+@app.command(epilog=_STATUS)
+def run(
+    name: Name,
+    command: Command,
+    *,
+    env: Env = None,
+    workdir: Workdir = None,
+    user: User = None,
+    timeout: Timeout = None,
+    interactive: Interactive = False,
+    no_data: NoData = False,
+) -> None:
+    """Run one command in a fresh VM of NAME, which is thrown away: box run NAME -- CMD..."""
 
 
-@app.command(context_settings=_ON_THE_SHORT_WAY)
-def up(context: typer.Context) -> None:
+@app.command(name="exec", epilog=_STATUS)
+def execute(
+    name: Name,
+    command: Command,
+    *,
+    env: Env = None,
+    workdir: Workdir = None,
+    user: User = None,
+    timeout: Timeout = None,
+    interactive: Interactive = False,
+) -> None:
+    """Run one command in the running VM of NAME: box exec NAME -- CMD..."""
+
+
+@app.command()
+def up(name: Name) -> None:
     """Start the VM of NAME if it is not running: box up NAME."""
-    sys.exit(vm.main(["up", *context.args]))
 
 
-@app.command(context_settings=_ON_THE_SHORT_WAY)
-def down(context: typer.Context) -> None:
-    """Stop the VM of NAME in order: box down NAME. A controller starts it again as declared."""
-    sys.exit(vm.main(["down", *context.args]))
+@app.command()
+def down(name: Name) -> None:
+    """Stop the VM of NAME in order; a controller starts it again as declared."""
 
 
 @app.command()

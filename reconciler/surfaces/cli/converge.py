@@ -106,9 +106,10 @@ def watch(directory: Directory = None) -> int:
     with once.held_folder(home, folder):
         path = log_path(home, folder.path)
         tell(f"watching {folder.path}; log: {path}")
-        loop = Loop(LocalEngine(home), home, folder, open_log(path))
-        _stop_on_signals(loop)
-        loop.run()
+        with open_log(path) as log:
+            loop = Loop(LocalEngine(home), home, folder, log)
+            _stop_on_signals(loop)
+            loop.run()
     return 0
 
 

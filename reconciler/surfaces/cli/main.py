@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments and arguments[0] in _FAST and not _asks_help(arguments):
+    if arguments and arguments[0] in _FAST:
         from reconciler.surfaces.cli import vm
 
         _raise_on_interrupt()
@@ -73,8 +73,3 @@ def _to_nowhere(fd: int) -> None:
     if null != fd:
         os.dup2(null, fd)
         os.close(null)
-
-
-def _asks_help(arguments: list[str]) -> bool:
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--help" in own or "-h" in own

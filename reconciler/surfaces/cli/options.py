@@ -12,6 +12,9 @@ class Usage(BoxError):
     """The command line is not one of ours."""
 
 
+_HELP = frozenset({"--help", "-h"})
+
+
 @dataclass
 class Parsed:
     """`values` by option name, each given value in order; a flag's value is ""."""
@@ -19,6 +22,7 @@ class Parsed:
     values: dict[str, list[str]] = field(default_factory=dict)
     name: str = ""
     command: list[str] = field(default_factory=list)
+    asks_help: bool = False
 
     def last(self, option: str) -> str | None:
         """The last value of an option, None without one."""
@@ -47,6 +51,9 @@ def parse(verb: str, arguments: list[str], known: Mapping[str, bool]) -> Parsed:
             parsed.name = word
             continue
         option, equals, value = word.partition("=")
+        if option in _HELP:
+            parsed.asks_help = True
+            continue
         if option not in known:
             raise Usage(f"box {verb} has no option {option}.", hint=f"box {verb} --help")
         if known[option] and not equals:
@@ -56,6 +63,6 @@ def parse(verb: str, arguments: list[str], known: Mapping[str, bool]) -> Parsed:
         elif equals and not known[option]:
             raise Usage(f"{option} takes no value.", hint=f"box {verb} --help")
         parsed.values.setdefault(option, []).append(value)
-    if not parsed.name:
+    if not parsed.name and not parsed.asks_help:
         raise Usage("Which sandbox?", hint=f"box {verb} NAME, see `box {verb} --help`")
     return parsed

@@ -26,11 +26,16 @@ _RUN_TERM_MS = 1000
 def main(arguments: list[str]) -> int:
     """Run one of the four commands and return its exit status."""
     verb, *rest = arguments
-    return _VERBS[verb](rest)
+    parsed = parse(verb, rest, _OPTIONS[verb])
+    if parsed.asks_help:
+        from reconciler.surfaces.cli import app
+
+        return app.main([verb, "--help"])
+    return _VERBS[verb](parsed)
 
 
-def _exec(arguments: list[str]) -> int:
-    parsed = _checked(parse("exec", arguments, _COMMAND_OPTIONS), "exec")
+def _exec(given: Parsed) -> int:
+    parsed = _checked(given, "exec")
     home = open_home()
     vm = records.vm_record(home, parsed.name)
     if vm is None or not _runs(vm):
@@ -40,8 +45,8 @@ def _exec(arguments: list[str]) -> int:
         return _command(home, vm, parsed, endings)
 
 
-def _run(arguments: list[str]) -> int:
-    parsed = _checked(parse("run", arguments, {**_COMMAND_OPTIONS, "--no-data": False}), "run")
+def _run(given: Parsed) -> int:
+    parsed = _checked(given, "run")
     home = open_home()
     _reap(home)
     spec, _, _ = _sandbox(home, parsed.name)
@@ -73,12 +78,12 @@ def _end_own(home: Path, name: str) -> None:
             stop_vm(home, vm, term_ms=_RUN_TERM_MS)
 
 
-def _up(arguments: list[str]) -> int:
-    return _converge(parse("up", arguments, {}), "running")
+def _up(parsed: Parsed) -> int:
+    return _converge(parsed, "running")
 
 
-def _down(arguments: list[str]) -> int:
-    return _converge(parse("down", arguments, {}), "stopped")
+def _down(parsed: Parsed) -> int:
+    return _converge(parsed, "stopped")
 
 
 def _converge(parsed: Parsed, state: str) -> int:
@@ -223,4 +228,10 @@ def progress(name: str) -> Callable[[str], None]:
     return show
 
 
+_OPTIONS: dict[str, dict[str, bool]] = {
+    "exec": _COMMAND_OPTIONS,
+    "run": {**_COMMAND_OPTIONS, "--no-data": False},
+    "up": {},
+    "down": {},
+}
 _VERBS = {"exec": _exec, "run": _run, "up": _up, "down": _down}
