@@ -89,17 +89,30 @@ def all_reports(
     engine: Engine, home: Path
 ) -> tuple[tuple[FolderReport, ...], tuple[SandboxReport, ...]]:
     """Every folder that owns a sandbox of this home, and the sandboxes that no folder owns."""
-    records = [record for name in engine.names() if (record := _record(engine, name))]
-    folders = sorted({record.folder for record in records if record.folder})
-    alone = tuple(_alone(engine, home, record) for record in records if not record.folder)
-    return tuple(folder_report(engine, home, Path(folder)) for folder in folders), alone
+    folders = set()
+    alone = []
+    for name in engine.names():
+        try:
+            record = engine.record(name)
+        except (BoxError, OSError) as error:
+            alone.append(_odd(engine, name, "BrokenRecord", str(error)))
+            continue
+        if record is None:
+            message = "a VM is left of it, and no record; `box destroy` takes it away"
+            alone.append(_odd(engine, name, "Orphan", message))
+        elif record.folder is None:
+            alone.append(_alone(engine, home, record))
+        else:
+            folders.add(record.folder)
+    reports = (folder_report(engine, home, Path(folder)) for folder in sorted(folders))
+    return tuple(reports), tuple(alone)
 
 
-def _record(engine: Engine, name: str) -> SandboxRecord | None:
-    try:
-        return engine.record(name)
-    except (BoxError, OSError):
-        return None
+def _odd(engine: Engine, name: str, reason: str, message: str) -> SandboxReport:
+    """A sandbox of which nobody knows what it should be."""
+    wish = Wish(name, Order.LEAVE, (Condition("Accepted", "False", reason, message),))
+    seen = seen_after(engine, name)
+    return SandboxReport(wish, None, seen, status_of_look(wish, seen, SandboxStatus(name)))
 
 
 def _sandbox(engine: Engine, home: Path, wish: Wish, survey: Survey) -> SandboxReport:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import BoxError, Missing
 
@@ -25,6 +25,7 @@ SYSTEM_DIRECTORIES = tuple(
 PIPE = -1  # subprocess.PIPE, which is not imported before a child is started
 DEVNULL = -3  # subprocess.DEVNULL
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _OUTPUT_LIMIT_BYTES = 16 << 20
 _STDERR_TAIL_BYTES = 16 << 10
 _PIPE_BYTES = 1 << 16  # what a pipe holds at most (pipe(7))
@@ -94,6 +95,7 @@ def start(
     """
     import subprocess
 
+    held = _Held()
     try:
         child = subprocess.Popen(
             [os.fspath(word) for word in argv],
@@ -106,11 +108,42 @@ def start(
             start_new_session=True,
         )
     except OSError as error:
+        held.release()
         raise failure(argv, f"cannot be started ({error.strerror})", b"") from error
     try:
+        held.release()
         yield child
     finally:
         _end(child)
+
+
+class _Held:
+    """Ending signals put off, from now to `release`, without the child being born deaf to them.
+
+    A handler that raises while a child is being forked would leave one that nobody knows of.
+    Handlers run in the main thread alone, so elsewhere there is nothing to hold.
+    """
+
+    def __init__(self) -> None:
+        import threading
+
+        self._came: list[int] = []
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for signo in _ENDING:
+                handler = signal.getsignal(signo)
+                if callable(handler):
+                    self._handlers[signo] = handler
+                    signal.signal(signo, self._hold)
+
+    def _hold(self, signo: int, _frame: object) -> None:
+        self._came.append(signo)
+
+    def release(self) -> None:
+        for signo, handler in self._handlers.items():
+            signal.signal(signo, handler)
+        for signo in self._came:
+            signal.raise_signal(signo)
 
 
 def run_on_terminal(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> int:

@@ -189,6 +189,23 @@ class TestWatch:
             assert child.wait(10) == 0
         assert box("sync").returncode == 0
 
+    def test_without_inotify_it_scans(self, box: Box) -> None:
+        """A10: in a user namespace of its own, where the limit of watches is none."""
+        limited = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
+        with subprocess.Popen(
+            ["unshare", "-Ur", "sh", "-c", limited, "sh", *box.argv("watch")],
+            env=box.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as child:
+            try:
+                assert child.stderr is not None
+                assert any("scanning every second" in line for line in child.stderr)
+                box.put("web")
+                until(lambda: "Accepted" in box("events", "web").stdout)
+            finally:
+                child.kill()
+
     def test_a_confirmation_is_handed_to_it(self, box: Box) -> None:
         paths = [box.put(name) for name in ("a", "b")]
         box("sync")
@@ -198,6 +215,7 @@ class TestWatch:
             until(lambda: "DeletionHeld" in str(box.json("status", str(box.folder))))
             said = box("plan").stderr
             command = said[said.index("box sync --confirm-deletes") :].split()
+            assert box("sync", "--confirm-deletes", "wrong").returncode == 125
             handed = box(*command[1:])
             assert handed.returncode == 0
             assert "handed to the controller" in handed.stdout

@@ -99,10 +99,10 @@ def test_a_half_written_snapshot_is_none(vms: Live) -> None:
 
 
 def test_mistakes_on_the_command_line_start_nothing(vms: Live) -> None:
-    vms.declare("web")
-    for words in (("web",), ("web", "--env", "X", "--", "a"), ("web", "--timeout", "x", "a")):
+    vms.declare("new")
+    for words in (("new",), ("new", "--env", "X", "--", "a"), ("new", "--timeout", "x", "a")):
         vms.box("run", *words, status=125)
-    assert not (vms.home / "sandboxes/web").exists()
+    assert not (vms.home / "sandboxes/new").exists()
 
 
 @pytest.mark.parametrize("parent", ["/mnt", "/srv"])

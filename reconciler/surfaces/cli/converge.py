@@ -33,6 +33,8 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="How to print: te
 
 _CHANGES = 2
 _FOLLOW_SECONDS = 0.2
+_OTHER_DELETIONS = "What you confirm is not what would be deleted now."
+_SEE_PLAN = "`box plan` shows it, with the command that confirms it"
 
 
 def register(app: typer.Typer) -> None:
@@ -88,6 +90,9 @@ def sync(
     except TwoControllers:
         if confirm_deletes is None:
             raise
+        held = once.settled_survey(surveyor).ruling
+        if held.token != confirm_deletes:
+            raise Refused(_OTHER_DELETIONS, hint=_SEE_PLAN) from None
         leave_confirmation(home, folder.path, confirm_deletes)
         say("handed to the controller of this folder; `box status` shows what it does")
         return 0
@@ -173,7 +178,4 @@ def _folder(directory: Path | None) -> Folder:
 def _check_confirmed(token: str, confirmed: str | None) -> None:
     """Refuse a confirmation of other deletions than those that are held now."""
     if confirmed is not None and token:
-        raise Refused(
-            "What you confirm is not what would be deleted now.",
-            hint="`box plan` shows it, with the command that confirms it",
-        )
+        raise Refused(_OTHER_DELETIONS, hint=_SEE_PLAN)
