@@ -98,7 +98,7 @@ def all_reports(
             alone.append(_odd(engine, name, "BrokenRecord", str(error)))
             continue
         if record is None:
-            message = "a VM is left of it, and no record; `box destroy` takes it away"
+            message = "a VM is left of it, and no record says what it should be"
             alone.append(_odd(engine, name, "Orphan", message))
         elif record.folder is None:
             alone.append(_alone(engine, home, record))

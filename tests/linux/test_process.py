@@ -250,3 +250,53 @@ def test_the_command_to_install_is_the_distributions(
 ) -> None:
     (tmp_path / "os-release").write_text(os_release)
     assert install_command("p", tmp_path / "os-release") == command
+
+
+STARTING = """
+import os, signal, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from reconciler.linux.process import start
+armed = False
+def unwind(signo, frame):
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+signal.signal(signal.SIGTERM, unwind)
+def interrupt(after):
+    time.sleep(after)
+    os.kill(os.getpid(), signal.SIGTERM)
+count = 0
+for step in range(150):
+    # From before the fork to after it.
+    thread = threading.Thread(target=interrupt, args=(step * 2e-5,))
+    try:
+        armed = True
+        thread.start()
+        with start(["/bin/sleep", "60"]) as child:
+            child.wait(10)
+    except KeyboardInterrupt:
+        count += 1
+    thread.join()
+left = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+for pid in left:
+    os.kill(int(pid), signal.SIGKILL)
+print(count, "left:", *left)
+"""
+
+
+def test_an_interrupt_during_the_start_itself_loses_no_child() -> None:
+    repo = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", STARTING, repo], capture_output=True, timeout=60, check=False
+    )
+    assert done.stdout == b"150 left:\n", done.stderr.decode()
+
+
+def test_a_child_hears_the_signals_that_were_held_for_it() -> None:
+    with start(["/bin/sleep", "60"]) as child:
+        status = Path(f"/proc/{child.pid}/status").read_text().splitlines()
+        deaf = [int(line.split()[1], 16) for line in status if line[:6] in ("SigBlk", "SigIgn")]
+        ending = sum(1 << (signo - 1) for signo in (1, 2, 3, 15))
+        assert [each & ending for each in deaf] == [0, 0]

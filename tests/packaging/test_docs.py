@@ -1,0 +1,36 @@
+"""What the documents say is so."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parent.parent.parent
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+def functions_of(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("line", (REPO / "SECURITY.md").read_text().splitlines())
+def test_each_promise_names_tests_that_exist(line: str) -> None:
+    for file, name in NAMED.findall(line):
+        assert name in functions_of(REPO / file), f"{file} has no {name}"
+
+
+def test_each_promise_names_a_test() -> None:
+    text = (REPO / "SECURITY.md").read_text()
+    table = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(table) > 20
+    assert [line for line in table if not NAMED.search(line)] == []
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in REPO.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (REPO / target).exists(), f"{document.name} links to {target}"
