@@ -129,7 +129,7 @@ class _Held:
 
         self._came: list[int] = []
         self._handlers: dict[int, Any] = {}
-        if False:
+        if threading.current_thread() is threading.main_thread():
             for signo in _ENDING:
                 handler = signal.getsignal(signo)
                 if callable(handler):
