@@ -13,10 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.backends.oci import oci_spec
-from reconciler.backends.runtime import Runtime, environment, oci_cgroups_path
+from reconciler.backends.runtime import (
+    Runtime,
+    environment,
+    launcher_prefix,
+    oci_cgroups_path,
+)
 from reconciler.confinement.policy import Policy
 from reconciler.errors import BoxError
-from reconciler.linux import cgroups, identity, subids, userns
+from reconciler.linux import cgroups, identity, scopes, subids, userns
 from reconciler.linux.identity import ProcessIdentity
 
 SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
@@ -118,6 +123,7 @@ def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterat
             launcher = stack.enter_context(
                 userns.start_in_namespaces(
                     command,
+                    prefix=launcher_prefix(jail.runtime),
                     maps=maps,
                     scratch_dir=scratch,
                     config=json.dumps(spec).encode(),
@@ -171,14 +177,15 @@ def remove(home: Path, name: str, cgroup: str) -> None:
     Needs nothing but the names: works when the runtime's own state is half-written.
     """
     layout = cgroups.detect()
-    _end_cgroups(layout.directories(cgroup))
+    _end_cgroup(cgroup, layout.directories(cgroup))
     _forget(home / _RUNTIME_ROOT, name)
 
 
-def _end_cgroups(paths: Sequence[Path]) -> None:
+def _end_cgroup(cgroup: str, paths: Sequence[Path]) -> None:
     deadline = time.monotonic() + _END_SECONDS
     while True:
         cgroups.kill_all(paths)
+        scopes.settle(cgroup, paths)
         try:
             cgroups.remove(paths)
         except OSError as error:

@@ -11,6 +11,13 @@ from reconciler.confinement.policy import IdRange, Policy
 from reconciler.linux import seccomp, userns
 
 _OCI_NAMES = {"mnt": "mount", "net": "network"}
+# For runtimes that have systemd make the cgroup; others take no notice.
+_ANNOTATIONS = {
+    # crun.1: else the VMM is in a cgroup "container" below the scope, and the limits are there too.
+    "run.oci.systemd.subgroup": "",
+    # systemd.unit(5): else a scope that failed (out of memory) stays, and keeps its name.
+    "org.systemd.property.CollectMode": "'inactive-or-failed'",
+}
 _CAPABILITY_SETS = ("bounding", "effective", "permitted", "inheritable", "ambient")
 
 
@@ -30,6 +37,7 @@ def oci_spec(
         "hostname": "box",
         "process": _process(policy, argv),
         "mounts": _mounts(policy),
+        "annotations": dict(_ANNOTATIONS),
         "linux": {
             "namespaces": [{"type": _OCI_NAMES.get(n, n)} for n in policy.namespaces],
             "uidMappings": _mappings(policy.uid_map, uid_inside),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from reconciler.errors import Missing
-from reconciler.linux import cgroups, delegation, process
+from reconciler.linux import cgroups, delegation, process, scopes
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def find_runtime() -> Runtime:
     for name in ("runc",) if hybrid else ("crun", "runc"):
         path = process.find_program(name)
         if path is not None:
-            return Runtime(path, systemd=has_manager(os.getuid()))
+            return Runtime(path, systemd=scopes.has_manager(os.getuid()))
     raise Missing(
         "No usable OCI runtime is installed.",
         details="crun does not support this host's hybrid cgroups" if hybrid else None,
@@ -46,16 +46,18 @@ def cgroup_path(runtime: Runtime, group: str) -> str:
     uid = os.getuid()
     if not runtime.systemd:
         return f"{delegation.parent_of(uid)}/{group}"
-    if uid == 0:
-        return f"/system.slice/box-{group}.scope"
-    return f"/user.slice/user-{uid}.slice/user@{uid}.service/user.slice/box-{group}.scope"
+    return f"{scopes.manager_cgroup(uid)}/{_slice(uid)}/box-{group}.scope"
 
 
 def oci_cgroups_path(runtime: Runtime, group: str) -> str:
     """The same in the spec's `linux.cgroupsPath`: systemd's drivers take SLICE:PREFIX:NAME."""
     if not runtime.systemd:
         return cgroup_path(runtime, group)
-    return f"{'system' if os.getuid() == 0 else 'user'}.slice:box:{group}"
+    return f"{_slice(os.getuid())}:box:{group}"
+
+
+def _slice(uid: int) -> str:
+    return "system.slice" if uid == 0 else "user.slice"
 
 
 def groups(runtime: Runtime, prefix: str) -> frozenset[str]:
@@ -93,14 +95,18 @@ def ensure_delegation(runtime: Runtime) -> None:
 
 
 def environment(runtime: Runtime) -> dict[str, str]:
-    """What the runtime needs from ours: the way to the user's systemd, nothing else."""
-    if not runtime.systemd:
-        return {}
-    return process.inherited("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+    """What the runtime is told: the way to the user's systemd, nothing else."""
+    return scopes.manager_environment(os.getuid()) if runtime.systemd else {}
+
+
+def launcher_prefix(runtime: Runtime) -> tuple[str, ...]:
+    """The command that executes the launcher where the runtime can make the jail's scope.
+
+    crun has systemd move a process that has the jail's UID already; runc one that is still ours.
+    """
+    return scopes.entering(os.getuid()) if runtime.systemd and runtime.name == "crun" else ()
 
 
 def has_manager(uid: int) -> bool:
     """Whether a systemd makes cgroups for `uid`: the system's for root, else the user's own."""
-    if not Path("/run/systemd/system").is_dir():
-        return False
-    return Path("/run/systemd/private" if uid == 0 else f"/run/user/{uid}/bus").is_socket()
+    return scopes.has_manager(uid)

@@ -74,8 +74,13 @@ def since(
 def of_sandbox(
     spec: Spec | None, seen: Observation | None, outcome: Outcome | None
 ) -> tuple[Condition, ...]:
-    """Built, Running, Confined and Ready of a sandbox that has a spec in force."""
+    """Built, Running, Confined and Ready; without a spec in force only why it is not ready.
+
+    Nothing is said of a sandbox that was destroyed as it should be.
+    """
     if spec is None:
+        if isinstance(outcome, Done):
+            return ()
         return (_failure(outcome) or Condition("Ready", "False", "NotAccepted"),)
     if seen is None:
         return (Condition("Ready", "Unknown", "NotSeen", "it could not be looked at"),)

@@ -97,6 +97,7 @@ def start(
 
     held = _Held()
     try:
+        held.hold()
         child = subprocess.Popen(
             [os.fspath(word) for word in argv],
             stdin=stdin,
@@ -107,9 +108,11 @@ def start(
             cwd=cwd,
             start_new_session=True,
         )
-    except OSError as error:
+    except BaseException as error:
         held.release()
-        raise failure(argv, f"cannot be started ({error.strerror})", b"") from error
+        if isinstance(error, OSError):
+            raise failure(argv, f"cannot be started ({error.strerror})", b"") from error
+        raise
     try:
         held.release()
         yield child
@@ -118,32 +121,39 @@ def start(
 
 
 class _Held:
-    """Ending signals put off, from now to `release`, without the child being born deaf to them.
+    """Ending signals put off, from `hold` to `release`, without the child being born deaf to them.
 
     A handler that raises while a child is being forked would leave one that nobody knows of.
     Handlers run in the main thread alone, so elsewhere there is nothing to hold.
     """
 
     def __init__(self) -> None:
-        import threading
-
         self._came: list[int] = []
         self._handlers: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            for signo in _ENDING:
-                handler = signal.getsignal(signo)
-                if callable(handler):
-                    self._handlers[signo] = handler
-                    signal.signal(signo, self._hold)
 
-    def _hold(self, signo: int, _frame: object) -> None:
-        self._came.append(signo)
+    def hold(self) -> None:
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for signo in _ENDING:
+            handler = signal.getsignal(signo)
+            if callable(handler):
+                self._handlers[signo] = handler
+                signal.signal(signo, lambda number, _frame: self._came.append(number))
 
     def release(self) -> None:
-        for signo, handler in self._handlers.items():
+        """Put the handlers back, all of them even if one is called and raises meanwhile."""
+        if not self._handlers:
+            while self._came:
+                signal.raise_signal(self._came.pop(0))
+            return
+        try:
+            signo, handler = next(iter(self._handlers.items()))
             signal.signal(signo, handler)
-        for signo in self._came:
-            signal.raise_signal(signo)
+            del self._handlers[signo]
+        finally:
+            self.release()
 
 
 def run_on_terminal(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> int:

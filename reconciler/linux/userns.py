@@ -93,6 +93,7 @@ def write_maps(pid: int, maps: OuterMaps) -> None:
 def start_in_namespaces(
     argv: Sequence[str],
     *,
+    prefix: Sequence[str] = (),
     maps: OuterMaps | None,
     scratch_dir: str,
     config: bytes,
@@ -106,7 +107,8 @@ def start_in_namespaces(
 ) -> Iterator[Popen[bytes]]:
     """Start the runtime `argv` where `scratch_dir` holds a bundle: config.json and rootfs/.
 
-    `argv[0]` is an absolute path; `maps` is None under root. `rootfs_owner` is the UID and GID of
+    `argv[0]` is an absolute path; `prefix` is a command that executes what follows it, here the
+    launcher; `maps` is None under root. `rootfs_owner` is the UID and GID of
     the container's root, as the runtime sees them. `pass_fds` arrive as descriptors 3, 4, ... of
     the runtime, in that order. The standard streams are the runtime's and the container's. A
     launcher that fails exits 125 with one line to `errors`, else to `stderr`. The caller waits for
@@ -131,7 +133,7 @@ def start_in_namespaces(
             fds += [ready.write, go.read]
         child = stack.enter_context(
             process.start(
-                [sys.executable, "-I", "-S", _ENTER, *options, "--", *argv],
+                [*prefix, sys.executable, "-I", "-S", _ENTER, *options, "--", *argv],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

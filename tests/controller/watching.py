@@ -14,7 +14,7 @@ import structlog
 
 from reconciler.controller.folder import Folder
 from reconciler.controller.loop import Loop, Timing
-from tests.controller.sleepers import Sleepers
+from tests.controller.sleepers import Sleepers, until
 
 
 @dataclass(frozen=True)
@@ -57,3 +57,8 @@ def watching(engine: Sleepers, folder: Path, *, resync_seconds: float = 60.0) ->
         assert not thread.is_alive()
         assert not failures, failures
         assert "a pass broke" not in text.getvalue(), text.getvalue()
+
+
+def running(engine: Sleepers, *names: str) -> None:
+    """Wait until all of these run."""
+    until(lambda: all(engine.pid(name) for name in names), f"start of {names}")

@@ -274,8 +274,8 @@ for step in range(150):
     try:
         armed = True
         thread.start()
-        with start(["/bin/sleep", "60"]) as child:
-            child.wait(10)
+        with start(["/bin/sleep", "60"]):
+            time.sleep(10)
     except KeyboardInterrupt:
         count += 1
     thread.join()

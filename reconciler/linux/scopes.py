@@ -1,0 +1,90 @@
+"""Scopes: cgroups that a systemd makes for processes it did not start, root's or a user's own.
+
+systemd sees that a scope has ended by its cgroup's file of events. A cgroup that we remove before
+it has read that stays "active" for ever, and no scope of that name can be made again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.linux import process
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SUFFIX = ".scope"
+_SETTLE_SECONDS = 2.0
+_STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.005
+
+
+def has_manager(uid: int) -> bool:
+    """Whether a systemd makes cgroups for `uid`: the system's for root, else the user's own."""
+    if not Path("/run/systemd/system").is_dir():
+        return False
+    return Path("/run/systemd/private" if uid == 0 else f"/run/user/{uid}/bus").is_socket()
+
+
+def manager_cgroup(uid: int) -> str:
+    """The cgroup below which the slices of the systemd for `uid` lie: "" for the system's."""
+    return "" if uid == 0 else f"/user.slice/user-{uid}.slice/user@{uid}.service"
+
+
+def manager_environment(uid: int) -> dict[str, str]:
+    """The environment in which clients of D-Bus find the systemd for `uid`.
+
+    Not that of our caller: su(1) leaves out what pam_systemd would set, and crun asks root's own
+    user manager when root's login has set it.
+    """
+    if uid == 0:
+        return {}
+    directory = f"/run/user/{uid}"
+    return {"XDG_RUNTIME_DIR": directory, "DBUS_SESSION_BUS_ADDRESS": f"unix:path={directory}/bus"}
+
+
+def entering(uid: int, own_cgroup: bytes | None = None) -> tuple[str, ...]:
+    """The command that executes another one in a scope of the user's manager, () when we are there.
+
+    Below its manager an ordinary user may move processes of all subordinate IDs. Out of the scope
+    of a login session systemd moves nobody's processes but the user's own. `own_cgroup` is a
+    /proc/PID/cgroup, by default our own. Raises Missing without systemd-run.
+    """
+    data = Path("/proc/self/cgroup").read_bytes() if own_cgroup is None else own_cgroup
+    if uid == 0 or b"0::" + manager_cgroup(uid).encode() + b"/" in data:
+        return ()
+    program = process.require_program("systemd-run", "systemd")
+    return (str(program), "--user", "--scope", "--quiet", "--collect", "--")
+
+
+def settle(cgroup: str, directories: Sequence[Path]) -> None:
+    """See that systemd has done with the scope at `cgroup`, in which no process is left.
+
+    No scope, or none that exists: nothing to do. One that systemd does not end by itself is stopped.
+    Raises CommandFailed when systemctl hangs.
+    """
+    if not cgroup.endswith(_SUFFIX):
+        return
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while any(each.exists() for each in directories):
+        if time.monotonic() >= deadline:
+            _stop(cgroup)
+            return
+        time.sleep(_POLL_SECONDS)
+
+
+def _stop(cgroup: str) -> None:
+    uid = os.getuid()
+    systemctl = process.find_program("systemctl")
+    if systemctl is None:
+        return
+    which = () if uid == 0 else ("--user",)
+    process.run(
+        [systemctl, *which, "stop", cgroup.rpartition("/")[2]],
+        env=manager_environment(uid),
+        timeout_seconds=_STOP_SECONDS,
+        check=False,
+    )
