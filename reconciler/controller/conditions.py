@@ -97,6 +97,9 @@ def _built(seen: Observation) -> Condition:
 def _running(spec: Spec, seen: Observation) -> Condition:
     if seen.running:
         return Condition("Running", "True", "Running")
+    if spec.state == "running" and spec.on_drift == "stop" and seen.drifts:
+        message = f"{', '.join(seen.drifts)} differed; `box up {spec.name}` starts a fresh VM"
+        return Condition("Running", "False", "StoppedForDrift", message)
     if spec.state == "running":
         reason, message = ("Ended", "its VMM has ended") if seen.vm else ("NotStarted", "")
         return Condition("Running", "False", reason, message)
@@ -122,6 +125,8 @@ def _ready(spec: Spec, seen: Observation, outcome: Outcome | None) -> Condition:
         return failure
     if seen.confined is False:
         return Condition("Ready", "False", "NotConfined")
+    if not seen.running and seen.drifts and spec.on_drift == "stop":
+        return Condition("Ready", "False", "StoppedForDrift", ", ".join(seen.drifts))
     if seen.running != (spec.state == "running"):
         return Condition("Ready", "False", "Converging", f"declared `state: {spec.state}`")
     if spec.state == "built" and not seen.built:

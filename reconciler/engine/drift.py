@@ -22,6 +22,21 @@ def open_drifts(home: Path, name: str) -> dict[str, dict[str, Any]]:
     return {key: each for key, each in value.items() if isinstance(each, dict)}
 
 
+def confinement_drifts(home: Path, name: str) -> tuple[str, ...]:
+    """The promises of a sandbox's open differences, its running or not aside."""
+    return tuple(sorted(promise for promise in open_drifts(home, name) if promise != _RUNNING))
+
+
+def acknowledge(home: Path, name: str) -> None:
+    """Close every open difference in the confinement: somebody asked for a fresh VM."""
+    known = open_drifts(home, name)
+    for promise in confinement_drifts(home, name):
+        message = f"{promise}: acknowledged, after having been: {known[promise].get('have')}"
+        journal.record(home, name, "Normal", "DriftAcknowledged", message, promise=promise)
+    if known:
+        _store(home, name, {k: v for k, v in known.items() if k == _RUNNING})
+
+
 def vanished(home: Path, vm: VmRecord) -> None:
     """Record that a standing VM's VMM has ended and box did not end it."""
     known = open_drifts(home, vm.sandbox)

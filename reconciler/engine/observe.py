@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.engine import launching, records, snapshots
+from reconciler.engine import drift, launching, records, snapshots
 from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
 from reconciler.linux import files, identity
 
@@ -19,7 +19,8 @@ class Observation:
     """One sandbox: `vm` is what was written of its standing VM, `running` whether that is so.
 
     `strays` are VMs that nobody waits for any more, `broken` the names of those whose records
-    are lost or cannot be read. `facts` are empty unless they were read.
+    are lost or cannot be read. `facts` are empty unless they were read. `drifts` are the
+    promises whose last reading differed and has not been answered.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Observation:
     strays: tuple[VmRecord, ...] = ()
     facts: tuple[Fact, ...] = ()
     broken: tuple[str, ...] = ()
+    drifts: tuple[str, ...] = ()
 
     @property
     def confined(self) -> bool | None:
@@ -58,10 +60,14 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
     facts: tuple[Fact, ...] = ()
     if running and read_back and standing is not None:
         facts = read_facts(home, standing)
+        if any(fact.failed for fact in facts) and not runs(standing.identity):
+            # It ended while it was read: that is what differs, not how it was confined.
+            running, facts = False, ()
     built = record is not None and snapshots.exists(home, record.spec)
     lost = {vm for vm in launching.lost(home) if records.sandbox_of(vm) == name}
     broken = tuple(sorted({*records.broken_vms(home, name), *lost}))
-    return Observation(name, record, standing, running, built, tuple(strays), facts, broken)
+    drifts = drift.confinement_drifts(home, name)
+    return Observation(name, record, standing, running, built, tuple(strays), facts, broken, drifts)
 
 
 def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:

@@ -85,6 +85,9 @@ def _running(
     spec: Spec, seen: Observation, changed: tuple[str, ...], wider: tuple[str, ...]
 ) -> list[Action]:
     vm = seen.vm
+    if not seen.running and seen.drifts and spec.on_drift == "stop":
+        # Stopped for what was found. A fresh VM for the same guest is somebody's decision to make.
+        return []
     if not seen.running:
         reason = "its VMM ended without us" if vm else "not running yet"
         return [Action(ActionKind.START, seen.name, reason)]

@@ -102,6 +102,15 @@ def test_drift_stops_only_where_it_is_declared_to() -> None:
         assert kinds(wanted, seen) == expected
 
 
+@pytest.mark.parametrize(("on_drift", "expected"), [("stop", []), ("alert", ["start"])])
+def test_what_was_stopped_for_drift_is_started_by_nobody_else(
+    on_drift: str, expected: list[str]
+) -> None:
+    wanted = spec(on_drift=on_drift)
+    seen = replace(NOTHING, record=recorded(wanted), drifts=("seccomp",))
+    assert kinds(wanted, seen) == expected
+
+
 def test_differences_name_fields_but_no_values_of_env() -> None:
     other = spec(cpus=2, env=(("TOKEN", "secret"),))
     assert differences(SPEC, other) == ("cpus 1→2", "env")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import records
+from reconciler.engine import launching, records
+from reconciler.linux import cgroups
 from tests.live import DATA, SMALL, Live, until
 
 pytestmark = [pytest.mark.vm, pytest.mark.root]
@@ -137,6 +138,31 @@ def test_a_killed_machine_is_drift_and_comes_back(vms: Live) -> None:
     until(lambda: reasons(vms, "web").count("DriftResolved") > before["DriftResolved"])
     assert vms.vm("web").incarnation == first.incarnation + 1
     assert Counter(reasons(vms, "web"))["Drift"] == before["Drift"] + 1
+
+
+def test_a_machine_found_less_confined_is_stopped_and_stays_so(vms: Live) -> None:
+    vms.declare("web")
+    watch(vms)
+    until(running(vms, "web"))
+    until(lambda: "Started" in reasons(vms, "web"))
+    before = Counter(reasons(vms, "web"))
+    policy = launching.policy_of(vms.home, vms.vm("web"))
+    layout = cgroups.detect()
+    pids = layout.of_controller("pids")
+    assert pids is not None
+    (pids.directory(policy.cgroup) / "pids.max").write_text("max")
+    until(gone(vms, "web"))
+    vms.declare("other", IDLE)
+    until(lambda: records.sandbox_record(vms.home, "other") is not None)
+    assert gone(vms, "web")()
+    drifts = [event for event in vms.events("web") if event["reason"] == "Drift"]
+    assert drifts[-1]["promise"] == "limit.pids"
+    assert Counter(reasons(vms, "web"))["Drift"] == before["Drift"] + 1
+    status = vms.box("status", str(vms.folder), status=None).stdout
+    assert b"StoppedForDrift" in status
+    vms.box("up", "web")
+    assert running(vms, "web")()
+    assert vms.box("events", "--verify").returncode == 0
 
 
 def test_machines_outlive_a_killed_controller_and_the_next_adopts_them(vms: Live) -> None:

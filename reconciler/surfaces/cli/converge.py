@@ -151,9 +151,14 @@ def events(
     output: Output = "text",
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only check the chain of hashes.")
+    ] = False,
 ) -> int:
     """Show what happened, oldest first; with -o json one object a line."""
     home = open_home()
+    if verify:
+        return _verify(home)
     shown = 0
     while True:
         found = list(journal.read_events(home, name))
@@ -164,6 +169,15 @@ def events(
             return 0
         sys.stdout.flush()
         time.sleep(_FOLLOW_SECONDS)
+
+
+def _verify(home: Path) -> int:
+    line = journal.broken_at(home)
+    if line is None:
+        typer.echo("every event follows from the one before")
+        return 0
+    typer.echo(f"line {line} of {home / 'events.jsonl'} does not follow from the one before")
+    return 1
 
 
 def _folder(directory: Path | None) -> Folder:

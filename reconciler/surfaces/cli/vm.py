@@ -90,7 +90,7 @@ def _converge(parsed: Parsed, state: str) -> int:
     from dataclasses import replace
 
     from reconciler.boxfile.names import check_name
-    from reconciler.engine import passes
+    from reconciler.engine import drift, passes
     from reconciler.engine.outcome import Done
 
     if parsed.command:
@@ -98,6 +98,8 @@ def _converge(parsed: Parsed, state: str) -> int:
     check_name(parsed.name)
     home = open_home()
     spec, source, folder = _sandbox(home, parsed.name)
+    if state == "running":
+        drift.acknowledge(home, parsed.name)
     with unwinding():
         outcome = passes.run_pass(
             home,
