@@ -202,8 +202,9 @@ def _forget(runtime_root: Path, name: str) -> None:
 
     # The runtime's record: its own `delete` would do no more than this once the cgroup is gone.
     shutil.rmtree(runtime_root / name, ignore_errors=True)
-    for suffix in ("pid", "log"):
-        (runtime_root / f"{name}.{suffix}").unlink(missing_ok=True)
+    # The last one is runc's draft of the first: left by a killed runc, it lets no other one start.
+    for file in (f"{name}.pid", f"{name}.log", f".{name}.pid"):
+        (runtime_root / file).unlink(missing_ok=True)
 
 
 def _command(jail: Jail, log: Path, *arguments: str) -> list[str]:

@@ -46,15 +46,20 @@ def manager_environment(uid: int) -> dict[str, str]:
     return {"XDG_RUNTIME_DIR": directory, "DBUS_SESSION_BUS_ADDRESS": f"unix:path={directory}/bus"}
 
 
-def entering(uid: int, own_cgroup: bytes | None = None) -> tuple[str, ...]:
-    """The command that executes another one in a scope of the user's manager, () when we are there.
+def is_managed(uid: int, cgroup: bytes) -> bool:
+    """Whether the process of this /proc/PID/cgroup is below the systemd for `uid`."""
+    below = f"0::{manager_cgroup(uid)}/".encode()
+    return any(line.startswith(below) for line in cgroup.splitlines())
 
-    Below its manager an ordinary user may move processes of all subordinate IDs. Out of the scope
-    of a login session systemd moves nobody's processes but the user's own. `own_cgroup` is a
-    /proc/PID/cgroup, by default our own. Raises Missing without systemd-run.
+
+def entering(uid: int) -> tuple[str, ...]:
+    """The command that executes another one in a scope of the systemd for `uid`, who are we.
+
+    Below their manager ordinary users may move processes of all their IDs. Out of the scope of a
+    login session, which the system's systemd has made, only those of their own UID are moved.
+    () when we are below it already. Raises Missing without systemd-run.
     """
-    data = Path("/proc/self/cgroup").read_bytes() if own_cgroup is None else own_cgroup
-    if uid == 0 or b"0::" + manager_cgroup(uid).encode() + b"/" in data:
+    if is_managed(uid, Path("/proc/self/cgroup").read_bytes()):
         return ()
     program = process.require_program("systemd-run", "systemd")
     return (str(program), "--user", "--scope", "--quiet", "--collect", "--")
@@ -63,8 +68,8 @@ def entering(uid: int, own_cgroup: bytes | None = None) -> tuple[str, ...]:
 def settle(cgroup: str, directories: Sequence[Path]) -> None:
     """See that systemd has done with the scope at `cgroup`, in which no process is left.
 
-    No scope, or none that exists: nothing to do. One that systemd does not end by itself is stopped.
-    Raises CommandFailed when systemctl hangs.
+    No scope, or none that exists: nothing to do. One that systemd does not end is stopped. Raises
+    CommandFailed when systemctl hangs.
     """
     if not cgroup.endswith(_SUFFIX):
         return

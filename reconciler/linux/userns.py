@@ -108,11 +108,11 @@ def start_in_namespaces(
     """Start the runtime `argv` where `scratch_dir` holds a bundle: config.json and rootfs/.
 
     `argv[0]` is an absolute path; `prefix` is a command that executes what follows it, here the
-    launcher; `maps` is None under root. `rootfs_owner` is the UID and GID of
-    the container's root, as the runtime sees them. `pass_fds` arrive as descriptors 3, 4, ... of
-    the runtime, in that order. The standard streams are the runtime's and the container's. A
-    launcher that fails exits 125 with one line to `errors`, else to `stderr`. The caller waits for
-    the process: at the end of the block it is gone, and what it detached lives on.
+    launcher; `maps` is None under root. `rootfs_owner` is the UID and GID of the container's root,
+    as the runtime sees them. `pass_fds` arrive as descriptors 3, 4, ... of the runtime, in that
+    order. The standard streams are the runtime's and the container's. A launcher that fails exits
+    125 with one line to `errors`, else to `stderr`. The caller waits for the process: at the end of
+    the block it is gone, and what it detached lives on.
     Raises MapsRefused or Missing, with nothing left running.
     """
     with contextlib.ExitStack() as stack:

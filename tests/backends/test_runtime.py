@@ -15,3 +15,5 @@ def test_under_systemd_the_cgroup_is_named_its_way() -> None:
     assert runtime.cgroup_path(systemd, "g").endswith("/box-g.scope")
     assert runtime.oci_cgroups_path(plain, "g") == runtime.cgroup_path(plain, "g")
     assert runtime.environment(plain) == {}
+    assert runtime.launcher_prefix(plain) == ()
+    assert runtime.launcher_prefix(replace(systemd, path=Path("/usr/sbin/runc"))) == ()

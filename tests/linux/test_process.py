@@ -266,7 +266,8 @@ def unwind(signo, frame):
 signal.signal(signal.SIGTERM, unwind)
 def interrupt(after):
     time.sleep(after)
-    os.kill(os.getpid(), signal.SIGTERM)
+    # To this very thread: any other may take it and leave the main one asleep.
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 count = 0
 for step in range(150):
     # From before the fork to after it.

@@ -49,6 +49,14 @@ def test_every_value_of_an_option_is_kept_and_the_last_one_known() -> None:
     assert parsed.last("-e") is None
 
 
+@pytest.mark.parametrize(
+    ("words", "asks"),
+    [("--help", True), ("-h", True), ("web -h", True), ("web -- -h", False), ("web a -h", False)],
+)
+def test_help_is_ours_only_before_the_command(words: str, *, asks: bool) -> None:
+    assert parse("run", words.split(), KNOWN).asks_help is asks
+
+
 def test_an_empty_argument_is_the_commands_own() -> None:
     assert parse("run", ["web", "--", "", "a b", "\n"], KNOWN).command == ["", "a b", "\n"]
     assert parse("run", ["web", "-e", "--", "--", "x"], KNOWN).values == {"-e": ["--"]}
@@ -65,7 +73,6 @@ def test_an_empty_argument_is_the_commands_own() -> None:
         (["-iv", "web"], "no option -iv"),
         (["web", "--env"], "--env needs a value"),
         (["web", "-i=1"], "-i takes no value"),
-        (["--help=x", "web"], "no option --help"),
     ],
 )
 def test_what_is_no_command_line_of_ours(words: list[str], message: str) -> None:
