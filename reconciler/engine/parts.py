@@ -19,6 +19,7 @@ from reconciler.guest.build import find_agent
 from reconciler.images import fingerprint, initrd, kernel, rootfs
 from reconciler.images.kernel import Kernel
 from reconciler.images.store import Image
+from reconciler.vmm import qemu
 from reconciler.vmm.qemu import Machine
 
 Progress = Callable[[str], None]
@@ -53,6 +54,7 @@ class Parts:
         parts = {
             "fingerprint": self.fingerprint,
             "machine": machine.key(),
+            "arguments": qemu.arguments(machine),
             "initrd": self.initrd.name,
             "image": self.image.digest,
         }

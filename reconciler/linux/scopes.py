@@ -62,7 +62,9 @@ def entering(uid: int) -> tuple[str, ...]:
     if is_managed(uid, Path("/proc/self/cgroup").read_bytes()):
         return ()
     program = process.require_program("systemd-run", "systemd")
-    return (str(program), "--user", "--scope", "--quiet", "--collect", "--")
+    # Described, or the journal gets the launcher's whole command line.
+    options = ("--user", "--scope", "--quiet", "--collect", "--description=box launcher", "--")
+    return (str(program), *options)
 
 
 def settle(cgroup: str, directories: Sequence[Path]) -> None:

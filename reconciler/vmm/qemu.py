@@ -129,6 +129,13 @@ def command_line(
     return argv
 
 
+def arguments(machine: Machine) -> list[str]:
+    """What of the argv follows from `machine` alone: another one cannot load a state of this."""
+    nowhere = Files(kernel="", initrd="", root="")
+    descriptors = Descriptors(qmp=0, ports=range(AGENT_PORTS))
+    return command_line("", machine, nowhere, descriptors, firmware="", incoming=False)
+
+
 def _machine(machine: Machine) -> str:
     if machine.arch == "x86_64":
         # With acpi=off the guest sees no virtio device unless its kernel was built for it.

@@ -43,7 +43,7 @@ def kept(home: Path, release: str) -> None:
 def test_without_a_kernel_the_way_to_one_is_told(box_home: Path) -> None:
     with pytest.raises(Missing, match="no guest kernel") as caught:
         find_kernel(box_home)
-    assert "box build" in (caught.value.hint or "")
+    assert "box quickstart" in (caught.value.hint or "")
     assert "BOX_KERNEL" in (caught.value.hint or "")
 
 

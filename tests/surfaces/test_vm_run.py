@@ -92,7 +92,8 @@ def test_ctrl_c_leaves_nothing(vms: Live, delay: float) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(delay)
     child.send_signal(signal.SIGINT)
-    assert child.wait(30) == 130
+    # While Python still loads its modules, the signal itself ends it.
+    assert child.wait(30) in (130, -signal.SIGINT)
     assert vms.leftovers() == []
 
 

@@ -22,6 +22,8 @@ Output = Annotated[
 ]
 Name = Annotated[str, typer.Argument(help="The sandbox: its Boxfile's name.")]
 
+_COLUMNS = ("running", "built", "isolation", "incarnation", "source")
+
 # The commands of `vm` are here for their help alone: `main` gives them to `vm` to run.
 Command = Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")]
 Env = Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE; may be repeated.")]
@@ -108,19 +110,24 @@ def build(name: Name) -> None:
 def list_sandboxes(output: Output = "text") -> None:
     """List all sandboxes that this home knows."""
     home = open_home()
-    seen = [observe.observe(home, name, read_back=False) for name in observe.names(home)]
-    rows = [
-        {
-            "name": each.name,
-            "running": each.running,
-            "built": each.built,
-            "isolation": each.record.spec.isolation if each.record else None,
-            "incarnation": each.vm.incarnation if each.vm else None,
-            "source": each.record.source if each.record else None,
-        }
-        for each in seen
-    ]
+    rows = [_row(home, name) for name in observe.names(home)]
     render.rows(rows, output)
+
+
+def _row(home: Path, name: str) -> dict[str, Any]:
+    try:
+        seen = observe.observe(home, name, read_back=False)
+    except files.BrokenFile as error:
+        # One broken record hides no other sandbox.
+        return {"name": name, **dict.fromkeys(_COLUMNS), "source": error.brief}
+    found = (
+        seen.running,
+        seen.built,
+        seen.record.spec.isolation if seen.record else None,
+        seen.vm.incarnation if seen.vm else None,
+        seen.record.source if seen.record else None,
+    )
+    return {"name": name, **dict(zip(_COLUMNS, found, strict=True))}
 
 
 @app.command()
