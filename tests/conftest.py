@@ -49,6 +49,14 @@ def _nobodys_home() -> Iterator[None]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """What box sets for its process does not reach the next test."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def box_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield an empty BOX_HOME (0700, short path), set in the environment, gone afterwards."""

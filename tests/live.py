@@ -113,7 +113,9 @@ class Live:
 
     def leftovers(self) -> list[str]:
         """Everything that a VM of this home still has."""
-        files = [str(path) for path in (self.home / "run").iterdir()]
+        # A write that was killed leaves its draft, which a later command sweeps.
+        names = [path for path in (self.home / "run").iterdir() if path.suffix != ".tmp"]
+        files = [str(path) for path in names]
         state = [str(path) for path in (self.home / "runtime").iterdir()]
         return [*files, *state, *map(str, self.cgroups())]
 

@@ -75,8 +75,8 @@ def groups(runtime: Runtime, prefix: str) -> frozenset[str]:
 def ensure_delegation(runtime: Runtime) -> None:
     """See that cgroups can be made where `cgroup_path` says.
 
-    Root makes the parent itself; an ordinary user without systemd needs it made once per boot.
-    Raises Missing with the command that does.
+    Root makes the parent itself; an ordinary user needs a systemd of their own, or where there can
+    be none, the parent made once per boot. Raises Missing with the command that does.
     """
     if runtime.systemd:
         return
@@ -87,10 +87,11 @@ def ensure_delegation(runtime: Runtime) -> None:
     if uid == 0:
         delegation.make_delegation(delegation.parent_of(0), 0, 0)
         return
+    often = "" if scopes.can_have_manager() else " (once per boot, where no systemd does it)"
     raise Missing(
         "No cgroup is delegated to you, so no limit would be in force.",
         details=problem,
-        hint=f"sudo box setup --user {uid} (once per boot, where no systemd does it)",
+        hint=f"sudo box setup --user {uid}{often}",
     )
 
 

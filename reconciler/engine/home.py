@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reconciler.boxfile.names import check_name
 from reconciler.errors import Refused
+from reconciler.linux import files
 
 _DIRECTORIES = ("run", "sandboxes", "runtime", "proofs", "snapshots")
 
@@ -46,6 +47,8 @@ def open_home() -> Path:
         )
     for name in _DIRECTORIES:
         (path / name).mkdir(mode=0o700, exist_ok=True)
+    files.sweep(path)
+    files.sweep(path / "run")
     return path
 
 

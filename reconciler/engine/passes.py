@@ -43,6 +43,7 @@ def run_pass(
             stack.enter_context(files.locked(lock, timeout_seconds=_LOCK_SECONDS))
             stack.enter_context(_nothing_half_done(home, name))
             seen = observe(home, name)
+            files.sweep(lock.parent)
             _record_drift(home, seen)
             actions = plan(spec, seen)
             work = _Work(home, name, spec, source, folder, progress)

@@ -54,7 +54,17 @@ def probe_delegation(parent: str, layout: Layout | None = None) -> str | None:
     for hierarchy in layout.hierarchies:
         if problem := _probe(hierarchy, parent):
             return problem
-    return None
+    return _unreachable(layout, parent) if layout.kind == "v2" else None
+
+
+def _unreachable(layout: Layout, parent: str) -> str | None:
+    """Why no process of ours gets below `parent`: version 2 also asks their common ancestor."""
+    (hierarchy,) = layout.hierarchies
+    own = layout.paths_of(Path("/proc/self/cgroup").read_bytes())[hierarchy]
+    ancestor = hierarchy.directory(os.path.commonpath((own, parent)))
+    if os.geteuid() == 0 or os.access(ancestor / "cgroup.procs", os.W_OK):
+        return None
+    return f"only root may move processes from {own} to {parent}"
 
 
 def _probe(hierarchy: Hierarchy, parent: str) -> str | None:

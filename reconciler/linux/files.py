@@ -17,6 +17,8 @@ from reconciler.errors import BoxError, Busy
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_POLL_SECONDS = 0.02
+_TEMPORARY = ".tmp"
+_ABANDONED_SECONDS = 600.0
 
 
 class BrokenFile(BoxError):
@@ -28,7 +30,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
 
     The file gets exactly `mode`, whatever the umask. Raises OSError; then `path` is as it was.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
     fd = os.open(temporary, _CREATE, 0o600)
     try:
         try:
@@ -42,6 +44,19 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def sweep(directory: Path) -> None:
+    """Take away what writers that were killed have left in `directory`.
+
+    Nothing younger than ten minutes: it may be another process's, under way. Raises OSError.
+    """
+    oldest = time.time() - _ABANDONED_SECONDS
+    for entry in os.scandir(directory):
+        if entry.name.startswith(".") and entry.name.endswith(_TEMPORARY):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    Path(entry.path).unlink()
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:

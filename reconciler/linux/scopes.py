@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.linux import process
+from reconciler.linux import cgroups, process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +24,25 @@ _POLL_SECONDS = 0.005
 
 def has_manager(uid: int) -> bool:
     """Whether a systemd makes cgroups for `uid`: the system's for root, else the user's own."""
-    if not Path("/run/systemd/system").is_dir():
-        return False
-    return Path("/run/systemd/private" if uid == 0 else f"/run/user/{uid}/bus").is_socket()
+    if uid == 0:
+        return is_booted() and Path("/run/systemd/private").is_socket()
+    return can_have_manager() and Path(f"/run/user/{uid}/bus").is_socket()
+
+
+def can_have_manager() -> bool:
+    """Whether a systemd of an ordinary user can set limits here: it may not with version 1."""
+    return is_booted() and cgroups.detect().kind == "v2"
+
+
+def is_booted() -> bool:
+    """Whether systemd is the init here (sd_booted(3))."""
+    return Path("/run/systemd/system").is_dir()
+
+
+def manager_commands(user: str, uid: int) -> tuple[tuple[str, ...], ...]:
+    """What root runs so that `user` has a systemd from now on, logged in or not."""
+    # The second waits until it is up; later boots start it by themselves.
+    return (("loginctl", "enable-linger", user), ("systemctl", "start", f"user@{uid}.service"))
 
 
 def manager_cgroup(uid: int) -> str:

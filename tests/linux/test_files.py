@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Busy
-from reconciler.linux.files import BrokenFile, locked, read_json, write_atomic, write_json
+from reconciler.linux.files import BrokenFile, locked, read_json, sweep, write_atomic, write_json
 
 HOLDER = """
 import sys, time
@@ -159,3 +159,13 @@ def test_a_lock_on_a_removed_file_keeps_nobody_waiting_for_it(tmp_path: Path) ->
         lock.unlink()
         with locked(lock, timeout_seconds=0):
             assert lock.exists()
+
+
+def test_abandoned_drafts_are_swept_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".a.json.0123.tmp", ".young.tmp", "kept.tmp", ".hidden", "a.json"):
+        (tmp_path / name).write_text("x")
+        if name != ".young.tmp":
+            os.utime(tmp_path / name, (0, 0))
+    sweep(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {".young.tmp", "kept.tmp", ".hidden", "a.json"}

@@ -11,7 +11,7 @@ from reconciler.engine.host.need import Account, Need, NeedKind
 from reconciler.errors import Missing
 from reconciler.guest import build
 from reconciler.images import kernel
-from reconciler.linux import cgroups, delegation, ids, subids
+from reconciler.linux import cgroups, delegation, ids, scopes, subids
 
 SLOTS_GIVEN = 16
 """So many slots somebody has after being given some: giving them takes root, IDs cost nothing."""
@@ -99,7 +99,17 @@ def _subordinate_ids(account: Account, slots: int) -> Need | None:
 
 
 def _cgroups(account: Account) -> Need | None:
-    if account.uid == 0 or runtime.has_manager(account.uid) or _delegated(account):
+    if account.uid == 0 or runtime.has_manager(account.uid):
+        return None
+    if scopes.can_have_manager():
+        return Need(
+            NeedKind.CGROUPS,
+            f"a user manager of systemd that {account.name}'s login does not end",
+            "it makes the cgroups that limits are in force in (it needs dbus-user-session)",
+            scopes.manager_commands(account.name, account.uid),
+            needs_root=True,
+        )
+    if _delegated(account):
         return None
     return Need(
         NeedKind.CGROUPS,

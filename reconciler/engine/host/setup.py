@@ -16,13 +16,14 @@ from reconciler.engine.parts import Progress
 from reconciler.errors import Missing, Refused
 from reconciler.guest import build
 from reconciler.images import kernel
-from reconciler.linux import delegation, files, process
+from reconciler.linux import delegation, files, process, scopes
 
 _LOCK = Path("/run/box-setup.lock")
 _LOCK_SECONDS = 900.0
 _NETWORK_SECONDS = 1800.0
 _INSTALL_SECONDS = 3600.0
 _USERMOD_SECONDS = 60.0
+_MANAGER_SECONDS = 60.0
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -138,7 +139,12 @@ def _add_ids(need: Need, account: Account, progress: Progress) -> None:
         process.run(command, timeout_seconds=_USERMOD_SECONDS)
 
 
-def _delegate(_need: Need, account: Account, progress: Progress) -> None:
+def _delegate(need: Need, account: Account, progress: Progress) -> None:
+    if scopes.can_have_manager():
+        progress(f"starting systemd's user manager for {account.name}")
+        for command in need.fix:
+            process.run(command, timeout_seconds=_MANAGER_SECONDS)
+        return
     parent = delegation.parent_of(account.uid)
     progress(f"giving {account.name} the cgroup {parent}")
     delegation.make_delegation(parent, account.uid, account.gid)
