@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.engine import launching, records
+from reconciler.engine import records, traces
 from reconciler.linux import cgroups
 
 REPO = Path(__file__).parent.parent
@@ -105,7 +105,7 @@ class Live:
 
     def cgroups(self) -> list[Path]:
         """The cgroups of this home's VMs, in every hierarchy."""
-        tag = launching.home_tag(self.home)
+        tag = traces.home_tag(self.home)
         found = []
         for hierarchy in cgroups.detect().hierarchies:
             found += list(Path(hierarchy.mount).glob(f"box*/{tag}-*"))
@@ -126,7 +126,7 @@ class Live:
                 child.kill()
             child.wait()
         for vm in records.vm_records(self.home):
-            launching.discard(self.home, vm)
+            traces.discard(self.home, vm)
         paths = self.cgroups()
         cgroups.kill_all(paths)
         cgroups.remove(paths)

@@ -12,11 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.backends import jail, qemu, runtime
+from reconciler.backends import jail, qemu
 from reconciler.backends.qemu import Launch, Vm, VmmFailed
-from reconciler.confinement.policy import Policy
 from reconciler.data import disk
-from reconciler.engine import accelerator, admission, journal, proof, records, slots, snapshots
+from reconciler.engine import (
+    accelerator,
+    admission,
+    journal,
+    proof,
+    records,
+    slots,
+    snapshots,
+    traces,
+)
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.parts import Parts, Progress, current_fingerprint, ensure_parts
 from reconciler.engine.records import STANDING, VmRecord
@@ -85,58 +93,15 @@ def start_vm(
             disk.check_free(fd, start.disk)
         if kind == STANDING:
             # Its name is always the same: nothing that lost its record may be in its place.
-            discard(home, record)
+            traces.discard(home, record)
         try:
             # Written first: whatever happens from here on can be found and taken away by its name.
             records.keep_vm(home, record)
             record.directory(home).mkdir(mode=0o700)
             return _bring_up(start, fd)
         except BaseException:
-            discard(home, record)
+            traces.discard(home, record)
             raise
-
-
-def discard(home: Path, record: VmRecord) -> None:
-    """End a VM at once and take away all traces of it; twice is the same as once."""
-    _discard(home, record.vm, record.group)
-
-
-def discard_named(home: Path, vm: str) -> None:
-    """The same for a VM of this home of which only the name is known."""
-    _discard(home, vm, group_of(home, vm))
-
-
-def _discard(home: Path, vm: str, group: str) -> None:
-    chosen = runtime.find_runtime()
-    jail.remove(home, vm, runtime.cgroup_path(chosen, group))
-    records.forget_vm(home, vm)
-
-
-def group_of(home: Path, vm: str) -> str:
-    """The name of the VM's cgroup."""
-    return f"{home_tag(home)}-{vm}"
-
-
-def lost(home: Path) -> frozenset[str]:
-    """The VMs of this home that have a cgroup and no record: it was deleted under them."""
-    prefix = f"{home_tag(home)}-"
-    found = runtime.groups(runtime.find_runtime(), prefix)
-    # Records second: a VM's is there before its cgroup, so one that starts now is not lost.
-    return frozenset(group.removeprefix(prefix) for group in found) - set(records.vm_names(home))
-
-
-def home_tag(home: Path) -> str:
-    """What the cgroups of this home's VMs begin with: several homes share one host."""
-    return hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
-
-
-def policy_of(home: Path, record: VmRecord) -> Policy:
-    """The policy that a running VM was launched under, as it was handed to the jail."""
-    value = files.read_json(record.directory(home) / "policy.json")
-    try:
-        return Policy.from_json(value)
-    except (AttributeError, KeyError, ValueError) as error:
-        raise files.BrokenFile(f"The policy of {record.vm} cannot be read.") from error
 
 
 def _new_record(home: Path, spec: Spec, parts: Parts, kind: str, incarnation: int) -> VmRecord:
@@ -146,7 +111,7 @@ def _new_record(home: Path, spec: Spec, parts: Parts, kind: str, incarnation: in
         sandbox=spec.name,
         kind=kind,
         incarnation=incarnation,
-        group=group_of(home, vm),
+        group=traces.group_of(home, vm),
         spec=spec,
         token=secrets.token_hex(protocol.TOKEN_SIZE),
         owner=None if kind == STANDING else identity.identify(os.getpid()),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.engine import drift, launching, records, snapshots
+from reconciler.engine import drift, records, snapshots, traces
 from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
 from reconciler.linux import files, identity
 
@@ -41,7 +41,7 @@ class Observation:
 
 def names(home: Path) -> tuple[str, ...]:
     """Every sandbox of this home: recorded, or only with a VM left over from one."""
-    vms = {*records.vm_names(home), *launching.lost(home)}
+    vms = {*records.vm_names(home), *traces.lost(home)}
     running = {records.sandbox_of(vm) for vm in vms}
     return tuple(sorted(running | set(records.sandbox_names(home))))
 
@@ -64,7 +64,7 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
             # It ended while it was read: that is what differs, not how it was confined.
             running, facts = False, ()
     built = record is not None and snapshots.exists(home, record.spec)
-    lost = {vm for vm in launching.lost(home) if records.sandbox_of(vm) == name}
+    lost = {vm for vm in traces.lost(home) if records.sandbox_of(vm) == name}
     broken = tuple(sorted({*records.broken_vms(home, name), *lost}))
     drifts = drift.confinement_drifts(home, name)
     return Observation(name, record, standing, running, built, tuple(strays), facts, broken, drifts)
@@ -81,7 +81,7 @@ def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
     if vm.identity is None:
         return ()
     try:
-        policy = launching.policy_of(home, vm)
+        policy = records.policy_of(home, vm)
     except (OSError, files.BrokenFile) as error:
         # A finding like others: the VM stays within every command's reach.
         why = f"the policy of its launch cannot be read: {error}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.engine import drift, journal, launching, records, slots
+from reconciler.engine import drift, journal, launching, records, slots, traces
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.observe import Observation, observe, runs
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
@@ -107,9 +107,9 @@ class _Work:
         match action.kind:
             case ActionKind.REAP:
                 for stray in seen.strays:
-                    launching.discard(self._home, stray)
+                    traces.discard(self._home, stray)
                 for vm in seen.broken:
-                    launching.discard_named(self._home, vm)
+                    traces.discard_named(self._home, vm)
             case ActionKind.UPDATE:
                 self._update(seen)
             case ActionKind.BUILD:
@@ -158,7 +158,7 @@ class _Work:
             self._progress("stopping")
             stop_vm(self._home, seen.vm)
         else:
-            launching.discard(self._home, seen.vm)
+            traces.discard(self._home, seen.vm)
 
     def _need_spec(self) -> Spec:
         if self._spec is None:
@@ -197,7 +197,7 @@ def build(home: Path, spec: Spec, progress: Progress) -> None:
         vm = launching.start_vm(
             home, spec, kind=records.ONCE, incarnation=0, with_data=False, progress=progress
         )
-        launching.discard(home, vm)
+        traces.discard(home, vm)
 
 
 def destroy(home: Path, name: str, *, with_data: bool, progress: Progress) -> None:
@@ -209,7 +209,7 @@ def destroy(home: Path, name: str, *, with_data: bool, progress: Progress) -> No
             progress(f"stopping {vm.vm}")
             stop_vm(home, vm)
         for broken in records.broken_vms(home, name):
-            launching.discard_named(home, broken)
+            traces.discard_named(home, broken)
         destroy_records(home, name)
         if with_data:
             (directory / "data.img").unlink(missing_ok=True)
@@ -229,7 +229,7 @@ def _nothing_half_done(home: Path, name: str) -> Iterator[None]:
         me = identity.identify(os.getpid())
         for vm in records.vm_records(home, name):
             if vm.owner == me if vm.kind == records.ONCE else not runs(vm.identity):
-                launching.discard(home, vm)
+                traces.discard(home, vm)
         raise
 
 

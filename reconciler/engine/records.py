@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from reconciler.confinement.policy import Policy
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.spec import Spec
 from reconciler.guest import protocol
@@ -198,6 +199,15 @@ def _read(path: Path) -> dict[str, Any] | None:
         return files.read_json(path)
     except FileNotFoundError:
         return None
+
+
+def policy_of(home: Path, record: VmRecord) -> Policy:
+    """The policy that a running VM was launched under, as it was handed to the jail."""
+    value = files.read_json(record.directory(home) / "policy.json")
+    try:
+        return Policy.from_json(value)
+    except (AttributeError, KeyError, ValueError) as error:
+        raise files.BrokenFile(f"The policy of {record.vm} cannot be read.") from error
 
 
 def _identity(value: dict[str, Any] | None) -> ProcessIdentity | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from reconciler.engine import launching
+from reconciler.engine import traces
 from reconciler.engine.records import VmRecord
 from reconciler.errors import BoxError
 from reconciler.guest import channel
@@ -24,7 +24,7 @@ def stop_vm(home: Path, record: VmRecord, *, term_ms: int = _TERM_MS) -> bool:
     try:
         return _ask(home, record, term_ms)
     finally:
-        launching.discard(home, record)
+        traces.discard(home, record)
 
 
 def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:

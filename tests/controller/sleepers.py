@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.engine import launching, passes, records
+from reconciler.engine import passes, records, traces
 from reconciler.engine.home import open_home
 from reconciler.engine.observe import Observation
 from reconciler.engine.outcome import Done, Outcome
@@ -133,7 +133,7 @@ class Sleepers:
         self.children.append(child)
         # Until it has executed the program, its identity is another one's.
         until(lambda: Path(f"/proc/{child.pid}/exe").readlink().name == "sleep")
-        group = launching.group_of(self.home, spec.name)
+        group = traces.group_of(self.home, spec.name)
         vm = VmRecord(spec.name, spec.name, STANDING, 1, group, spec, "ab" * 32)
         records.keep_vm(self.home, replace(vm, identity=identify(child.pid)))
 

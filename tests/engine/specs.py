@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.engine import launching, records
+from reconciler.engine import records, traces
 from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
 from reconciler.engine.spec import Spec
 from reconciler.linux.identity import ProcessIdentity
@@ -47,7 +47,7 @@ def vm(
         sandbox=records.sandbox_of(name),
         kind=ONCE if "." in name else STANDING,
         incarnation=1,
-        group=launching.group_of(home, name),
+        group=traces.group_of(home, name),
         spec=of,
         token="ab" * 32,
         identity=identity,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends import runtime
-from reconciler.engine import journal, launching, passes, records
+from reconciler.engine import journal, passes, records, traces
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.outcome import Again, Done, Outcome
 from reconciler.engine.spec import Spec
@@ -39,7 +39,7 @@ def done(outcome: Outcome) -> list[str]:
 
 
 def directories(home: Path, vm: str) -> list[Path]:
-    path = runtime.cgroup_path(runtime.find_runtime(), launching.group_of(home, vm))
+    path = runtime.cgroup_path(runtime.find_runtime(), traces.group_of(home, vm))
     return [each for each in cgroups.detect().directories(path) if each.exists()]
 
 
@@ -52,7 +52,7 @@ def jailed(home: Path, sleeper: Sleeper) -> Iterator[Callable[[str], ProcessIden
         made.append(vm)
         child, who = sleeper()
         chosen = runtime.find_runtime()
-        path = runtime.cgroup_path(chosen, launching.group_of(home, vm))
+        path = runtime.cgroup_path(chosen, traces.group_of(home, vm))
         for hierarchy in cgroups.detect().hierarchies:
             if hierarchy.controllers & {"pids", "freezer"} or hierarchy.version == 2:
                 hierarchy.directory(path).mkdir(parents=True)
@@ -64,7 +64,7 @@ def jailed(home: Path, sleeper: Sleeper) -> Iterator[Callable[[str], ProcessIden
 
     yield start
     for vm in made:
-        launching.discard_named(home, vm)
+        traces.discard_named(home, vm)
 
 
 def gone(home: Path, vm: str, who: ProcessIdentity) -> bool:

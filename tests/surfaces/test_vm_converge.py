@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import launching, records
+from reconciler.engine import records
 from reconciler.linux import cgroups
 from tests.live import DATA, SMALL, Live, until
 
@@ -146,7 +146,7 @@ def test_a_machine_found_less_confined_is_stopped_and_stays_so(vms: Live) -> Non
     until(running(vms, "web"))
     until(lambda: "Started" in reasons(vms, "web"))
     before = Counter(reasons(vms, "web"))
-    policy = launching.policy_of(vms.home, vms.vm("web"))
+    policy = records.policy_of(vms.home, vms.vm("web"))
     layout = cgroups.detect()
     pids = layout.of_controller("pids")
     assert pids is not None

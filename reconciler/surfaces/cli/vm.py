@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.engine import launching, records
+from reconciler.engine import launching, records, traces
 from reconciler.engine.home import open_home
 from reconciler.engine.records import ONCE, VmRecord
 from reconciler.engine.spec import Spec
@@ -203,7 +203,7 @@ def _reap(home: Path) -> None:
     """Take away VMs of `run` commands that were killed before they could."""
     for vm in records.vm_records(home):
         if vm.kind == ONCE and (vm.owner is None or not _lives(vm.owner)):
-            launching.discard(home, vm)
+            traces.discard(home, vm)
 
 
 def _runs(vm: VmRecord) -> bool:
