@@ -58,6 +58,18 @@ def test_sync_makes_what_is_declared_and_then_has_nothing_to_do(vms: Live) -> No
     assert "web" in json.dumps(status)
 
 
+def test_two_strict_sandboxes_share_no_uid_and_no_namespace(vms: Live) -> None:
+    for name in ("web", "other"):
+        vms.declare(name)
+    vms.box("sync", str(vms.folder))
+    pids = [vms.pid("web"), vms.pid("other")]
+    uids = {Path(f"/proc/{pid}").stat().st_uid // 65536 for pid in pids}
+    assert len(uids) == 2
+    for space in ("user", "mnt", "pid", "ipc", "uts", "net", "cgroup"):
+        links = {Path(f"/proc/{pid}/ns/{space}").readlink() for pid in (*pids, "self")}
+        assert len(links) == 3
+
+
 def test_exec_runs_in_the_standing_machine(vms: Live) -> None:
     vms.declare("web")
     vms.box("up", "web")
