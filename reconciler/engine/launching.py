@@ -214,6 +214,9 @@ def _restored(start: _Start, launch: Launch, key: str, state: int, disk_fd: int)
         except BoxError as error:
             # A state that a power cut has torn may load and hold a dead guest.
             raise _BadSnapshot from error
+        # Another sandbox of the same machine may have made it.
+        if not snapshots.exists(start.home, start.spec):
+            snapshots.remember(start.home, start.spec, key)
         return _hand_over(start, launch, key, vm, who)
 
 

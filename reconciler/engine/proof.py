@@ -29,7 +29,7 @@ def prove(home: Path, backend: str, parts: Parts, ready: Ready) -> None:
     host = _host_kernel()
     guest = {
         "release": ready.release,
-        "version": ready.version,
+        "version": ready.kernel_version,
         "boot_id": ready.boot_id,
     }
     wrong = _differences(guest, host, parts.kernel.release)

@@ -59,5 +59,6 @@ def _default_file(name: str) -> Path:
     raise Missing(
         f"There is no sandbox {name}.",
         details=f"neither known nor declared in {folder}",
-        hint=f"box new {name}, or name the folder in BOX_DESIRED",
+        hint=f"write {folder / name}.Boxfile, or name its folder in BOX_DESIRED; `box ls` shows "
+        "what is known",
     )

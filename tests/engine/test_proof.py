@@ -43,7 +43,8 @@ def test_a_guest_with_a_kernel_of_its_own_is_proven_for_its_fingerprint(home: Pa
     proof.prove(home, "qemu", PARTS, GUEST)
     found = proof.proof_of(home, "qemu", "f1")
     assert found is not None
-    assert found["guest"]["boot_id"] == GUEST.boot_id
+    kernel = {"release": "6.1.0-guest", "version": "#1 guest", "boot_id": GUEST.boot_id}
+    assert found["guest"] == kernel
     assert found["host"]["boot_id"] == identity.boot_id()
     assert proof.proof_of(home, "qemu", "f2") is None
     # Never shared between backends.

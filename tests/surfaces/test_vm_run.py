@@ -120,6 +120,18 @@ def test_a_snapshot_that_does_not_load_is_made_again(vms: Live) -> None:
     assert vms.leftovers() == []
 
 
+def test_two_sandboxes_of_one_kind_share_a_snapshot_and_both_are_built(vms: Live) -> None:
+    for name in ("web", "twin"):
+        vms.declare(name, SMALL + DATA + "state: built\n")
+    assert vms.box("sync", str(vms.folder)).stdout.count(b"built") >= 2
+    keys = set()
+    for name in ("web", "twin"):
+        built = (vms.home / "sandboxes" / name / "built.json").read_text()
+        keys.add(json.loads(built)["snapshot"])
+    assert len(keys) == 1
+    vms.box("plan", str(vms.folder), status=0)
+
+
 def test_standard_is_refused_to_root(vms: Live) -> None:
     vms.declare("web", SMALL.replace("strict", "standard"))
     done = vms.box("run", "web", "--", "true", status=125)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -196,7 +197,8 @@ def _given_timeout_ms(parsed: Parsed) -> int | None:
         seconds = -1.0
     if not 0 <= seconds <= 2_592_000:
         raise Usage(f"--timeout takes seconds from 0 to 2592000, not {given!r}.")
-    return round(seconds * 1000)
+    # Rounded up: 0 would be no limit at all.
+    return math.ceil(seconds * 1000)
 
 
 def _reap(home: Path) -> None:
