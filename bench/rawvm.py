@@ -75,7 +75,7 @@ class Hand:
     def _started(
         self, *, incoming: bool
     ) -> Iterator[tuple[float, socket.socket, Callable[[], object]]]:
-        names = ["qmp", *(f"p{number}" for number in range(qemu.AGENT_PORTS))]
+        names = ["qmp", *(f"p{number}" for number in range(self.machine.ports))]
         with contextlib.ExitStack() as stack:
             listeners = [sockets.listen_private(self.directory, name) for name in names]
             for name, listener in zip(names, listeners, strict=True):

@@ -145,11 +145,13 @@ def start(
     VMM and guest said.
     """
     with contextlib.ExitStack() as stack:
-        listeners = [sockets.listen_private(launch.directory, name) for name in _socket_names()]
+        listeners = [
+            sockets.listen_private(launch.directory, name) for name in _socket_names(launch)
+        ]
         for listener in listeners:
             stack.callback(listener.close)
         descriptors = qemu.Descriptors(
-            qmp=_FIRST_FD, ports=range(_FIRST_FD + 1, _FIRST_FD + 1 + qemu.AGENT_PORTS)
+            qmp=_FIRST_FD, ports=range(_FIRST_FD + 1, _FIRST_FD + 1 + launch.machine.ports)
         )
         argv = qemu.command_line(
             str(launch.files.binary),
@@ -179,5 +181,5 @@ def start(
             ) from error
 
 
-def _socket_names() -> list[str]:
-    return ["qmp", *(f"p{number}" for number in range(qemu.AGENT_PORTS))]
+def _socket_names(launch: Launch) -> list[str]:
+    return ["qmp", *(f"p{number}" for number in range(launch.machine.ports))]

@@ -17,6 +17,11 @@ from reconciler.vmm.qmp import Qmp, QmpError
 AGENT_PORTS = 16
 """Virtio-serial ports of a VM: QEMU serves one client a port (measured in ARCHITECTURE.md)."""
 
+_FEW_PORTS = 4
+_FEW_PORTS_BELOW_MIB = 256
+"""The guest's driver fills each port's queue with 1024 pages: 16 of them are more than half of the
+memory of the smallest guests."""
+
 CONSOLE_BYTES = 65536
 """Size of the ring that keeps the guest's console; must be a power of two."""
 
@@ -43,6 +48,11 @@ class Machine:
     root_fstype: str = "erofs"
     tsc_khz: int = 0
     """Rate of the host's time stamp counter: emulated x86 guests see it but cannot measure it."""
+
+    @property
+    def ports(self) -> int:
+        """How many agent ports the VM has, and so how many commands run in it at once."""
+        return AGENT_PORTS if self.ram_mib >= _FEW_PORTS_BELOW_MIB else _FEW_PORTS
 
     def key(self) -> dict[str, object]:
         """Everything above as plain data, for digests."""
@@ -84,6 +94,8 @@ def kernel_command_line(machine: Machine) -> str:
         words.insert(0, "console=ttyAMA0")
     if machine.readonly:
         words.append("box.readonly=1")
+    if machine.ports != AGENT_PORTS:
+        words.append(f"box.ports={machine.ports}")
     return " ".join(words)
 
 
@@ -132,7 +144,7 @@ def command_line(
 def arguments(machine: Machine) -> list[str]:
     """What of the argv follows from `machine` alone: another one cannot load a state of this."""
     nowhere = Files(kernel="", initrd="", root="")
-    descriptors = Descriptors(qmp=0, ports=range(AGENT_PORTS))
+    descriptors = Descriptors(qmp=0, ports=range(machine.ports))
     return command_line("", machine, nowhere, descriptors, firmware="", incoming=False)
 
 
@@ -174,7 +186,8 @@ def _disks(files: Files, machine: Machine) -> list[str]:
         "-blockdev", json.dumps(empty),
         "-blockdev", json.dumps(data),
         "-device", "virtio-blk-device,drive=root,serial=root",
-        "-device", "virtio-blk-device,drive=data,serial=data",
+        # A full host is the guest's I/O error; QEMU's default is to stop the VM without a word.
+        "-device", "virtio-blk-device,drive=data,serial=data,werror=report,rerror=report",
     ]  # fmt: skip
 
 

@@ -66,6 +66,16 @@ def test_the_environment_is_the_boxfiles_and_the_command_lines(vms: Live) -> Non
     assert done.stdout == b"one two $HOME|given\n"
 
 
+def test_the_smallest_guest_has_room_to_work_in(vms: Live) -> None:
+    vms.declare("web", SMALL.replace("ram_mib: 256", "ram_mib: 128") + DATA)
+    vms.box("up", "web")
+    script = "dd if=/dev/zero of=/tmp/f bs=1M count=16 2>/dev/null && wc -c </tmp/f"
+    assert vms.box("exec", "web", "--", "sh", "-c", script).stdout == b"16777216\n"
+    calls = [vms.start("exec", "web", "--", "sleep", "1") for _ in range(8)]
+    assert [call.wait(60) for call in calls] == [0] * 8
+    vms.box("down", "web")
+
+
 def test_two_at_once_without_data(vms: Live) -> None:
     vms.declare("web")
     vms.box("build", "web")

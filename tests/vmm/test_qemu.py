@@ -40,6 +40,11 @@ def after(argv: list[str], option: str) -> list[str]:
     return [value for word, value in itertools.pairwise(argv) if word == option]
 
 
+def test_what_the_host_cannot_write_is_an_error_in_the_guest_and_stops_no_vm() -> None:
+    data = [value for value in after(argv_of(), "-device") if "drive=data" in value]
+    assert data == ["virtio-blk-device,drive=data,serial=data,werror=report,rerror=report"]
+
+
 def test_the_command_line_names_no_path_but_those_of_the_jail() -> None:
     words = " ".join(argv_of())
     paths = {word for word in words.replace('"', " ").replace(",", " ").split() if word[0] == "/"}

@@ -102,19 +102,39 @@ static size_t open_ports(int fds[PORT_COUNT])
 	return open_count;
 }
 
+/* How many ports this machine has: the kernel's command line says so when they are fewer. */
+static size_t ports_wanted(void)
+{
+	char line[4096];
+	char *rest = line;
+	uint32_t number = PORT_COUNT;
+
+	if (read_text("/proc/cmdline", line, sizeof(line)) < 0)
+		power_fail("/proc/cmdline");
+	for (char *word; (word = strsep(&rest, " "));) {
+		if (strncmp(word, "box.ports=", 10) == 0 &&
+		    (!parse_number(word + 10, PORT_COUNT, &number) || number == 0))
+			power_fail("box.ports");
+	}
+	return number;
+}
+
 void devices_wait(void)
 {
 	int64_t deadline = now_ms() + DEADLINE_MS;
+	size_t wanted = ports_wanted();
 	int fds[PORT_COUNT];
 
 	memset(fds, -1, sizeof(fds));
-	while (open_ports(fds) < PORT_COUNT || access(ROOT_DISK, F_OK) < 0) {
+	while (open_ports(fds) < wanted || access(ROOT_DISK, F_OK) < 0) {
 		errno = ETIMEDOUT;
 		if (now_ms() >= deadline)
-			power_fail("no " ROOT_DISK ", or not all of the ports box.0 to box.15");
+			power_fail("no " ROOT_DISK ", or not all of the ports from box.0 on");
 		wait_for_event();
 	}
-	for (size_t i = 0; i < PORT_COUNT; i++)
-		port_add(fds[i]);
+	for (size_t i = 0; i < PORT_COUNT; i++) {
+		if (fds[i] >= 0)
+			port_add(fds[i]);
+	}
 	close_fd(&events_fd);
 }
