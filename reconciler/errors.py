@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class BoxError(Exception):
     """A failure that is told to the user without a traceback.
@@ -39,3 +41,14 @@ class Missing(BoxError):
 
 class Busy(BoxError):
     """Somebody else holds what is needed; trying later may work."""
+
+
+def as_box_error(error: Exception) -> BoxError:
+    """The error itself if it is one; else what the kernel refused, and of which file."""
+    if isinstance(error, BoxError):
+        return error
+    if not isinstance(error, OSError) or error.strerror is None:
+        return BoxError(f"{type(error).__name__}: {error}")
+    place = f"{error.filename}: " if error.filename else ""
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return BoxError(f"{place}{error.strerror}", hint="free some disk space" if full else None)

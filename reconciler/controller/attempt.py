@@ -11,7 +11,7 @@ from reconciler.controller.port import Engine
 from reconciler.engine.observe import Observation
 from reconciler.engine.outcome import Again, Outcome
 from reconciler.engine.plan import Action, ActionKind
-from reconciler.errors import BoxError
+from reconciler.errors import BoxError, as_box_error
 
 _STARTING = frozenset({ActionKind.START, ActionKind.REPLACE})
 _STOPPING = frozenset({ActionKind.STOP, ActionKind.DESTROY, ActionKind.REAP})
@@ -63,9 +63,7 @@ def attempt(engine: Engine, wish: Wish, folder: str, progress: Callable[[str], N
 
 def failure(error: Exception) -> Again:
     """The outcome of a try that failed outside of the engine's own account of it."""
-    if isinstance(error, BoxError):
-        return Again(_RETRY_SECONDS, error)
-    return Again(_RETRY_SECONDS, BoxError(f"{type(error).__name__}: {error}"))
+    return Again(_RETRY_SECONDS, as_box_error(error))
 
 
 def seen_after(engine: Engine, name: str) -> Observation | None:

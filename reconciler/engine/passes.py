@@ -17,7 +17,7 @@ from reconciler.engine.plan import Action, ActionKind, plan
 from reconciler.engine.records import STANDING, SandboxRecord
 from reconciler.engine.spec import Spec
 from reconciler.engine.stopping import stop_vm
-from reconciler.errors import BoxError, Busy, Missing, Refused
+from reconciler.errors import BoxError, Missing, Refused, as_box_error
 from reconciler.linux import files, identity
 
 _RETRY_SECONDS = 10.0
@@ -42,9 +42,13 @@ def run_pass(
             lock = sandbox_directory(home, name) / "lock"
             stack.enter_context(files.locked(lock, timeout_seconds=_LOCK_SECONDS))
             stack.enter_context(_nothing_half_done(home, name))
-            seen = observe(home, name)
             files.sweep(lock.parent)
-            _record_drift(home, seen)
+            if spec is not None:
+                _set_aside_broken(home, name)
+            seen = observe(home, name)
+            # A full disk must not keep a VM from being stopped; what is still so is recorded later.
+            with contextlib.suppress(OSError):
+                _record_drift(home, seen)
             actions = plan(spec, seen)
             work = _Work(home, name, spec, source, folder, progress)
             for action in actions:
@@ -66,6 +70,16 @@ def _own(home: Path, name: str, source: Path | None, folder: str | None) -> None
         records.keep_sandbox(home, now)
 
 
+def _set_aside_broken(home: Path, name: str) -> None:
+    """Put a record that cannot be read out of the way: the declared spec makes a new one."""
+    try:
+        records.sandbox_record(home, name)
+    except files.BrokenFile as error:
+        path = home / "sandboxes" / name / "record.json"
+        path.replace(path.with_name("record.json.broken"))
+        journal.record(home, name, "Warning", "RecordBroken", error.brief, details=error.details)
+
+
 def _record_drift(home: Path, seen: Observation) -> None:
     if seen.vm is not None and not seen.running and seen.vm.kind == STANDING:
         drift.vanished(home, seen.vm)
@@ -74,11 +88,11 @@ def _record_drift(home: Path, seen: Observation) -> None:
 
 
 def _failed(home: Path, name: str, error: BoxError | OSError) -> Outcome:
-    known = error if isinstance(error, BoxError) else BoxError(f"{type(error).__name__}: {error}")
+    known = as_box_error(error)
     with contextlib.suppress(OSError, BoxError):
         journal.record(home, name, "Warning", "PassFailed", known.brief, details=known.details)
-    # Busy passes by itself, and so does most of what the host lacks for a moment.
-    if isinstance(known, (Refused, Missing)) and not isinstance(known, Busy):
+    # What is busy or missing may come: a slot is freed, an image pulled, a package installed.
+    if isinstance(known, Refused):
         return GaveUp(known)
     return Again(_RETRY_SECONDS, known)
 

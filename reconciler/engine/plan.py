@@ -75,7 +75,9 @@ def _present(spec: Spec, seen: Observation) -> list[Action]:
         return actions + _running(spec, seen, changed, wider)
     if seen.vm is not None:
         left = "" if seen.running else "; what was left of its VM is taken away"
-        actions.append(Action(ActionKind.STOP, name, f"declared `state: {spec.state}`{left}"))
+        stop = Action(ActionKind.STOP, name, f"declared `state: {spec.state}`{left}")
+        # First, because it needs no room on a full disk, and may be what makes some.
+        actions.insert(0, stop)
     if spec.state == "built" and not seen.built:
         actions.append(Action(ActionKind.BUILD, name, "nothing is built for it yet"))
     return actions

@@ -9,6 +9,7 @@ from reconciler.engine import passes, records
 from reconciler.engine.records import SandboxRecord
 from reconciler.engine.spec import Spec
 from reconciler.errors import Missing
+from reconciler.linux import files
 
 _MAX_BYTES = (256 << 10) + 1
 
@@ -19,7 +20,14 @@ def sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
     The record's spec as long as its Boxfile is unchanged, which reads no YAML; else the file. A
     name without a record is looked for in the default folder. Raises Missing, InvalidBoxfile.
     """
-    record = records.sandbox_record(home, name)
+    try:
+        record = records.sandbox_record(home, name)
+    except files.BrokenFile as broken:
+        try:
+            path = _default_file(name)
+        except Missing:
+            raise broken from None
+        return load(name, path), path, None
     if record is None:
         path = _default_file(name)
         spec = load(name, path)

@@ -71,7 +71,7 @@ def processes(one: Jail) -> set[int]:
 
 
 def traces(one: Jail) -> list[Path]:
-    return [*directories(one), *(one.home / "runtime").glob("*")]
+    return [*directories(one), *(one.home / "runtime").glob("[!.]*")]
 
 
 @contextmanager

@@ -237,10 +237,23 @@ def test_an_interrupt_leaves_a_running_vm_alone(
         assert process.alive
 
 
-def test_a_sandboxs_own_failure_is_in_the_outcome_and_in_the_events(home: Path) -> None:
+def test_a_record_that_cannot_be_read_is_made_anew_from_the_boxfile(home: Path) -> None:
     run(home, STOPPED)
     path = home / "sandboxes/web/record.json"
     path.write_text("{")
+    assert isinstance(run(home, STOPPED), Done)
+    record = records.sandbox_record(home, "web")
+    assert record is not None
+    assert record.spec == STOPPED
+    assert path.with_name("record.json.broken").read_text() == "{"
+    assert "RecordBroken" in [event["reason"] for event in journal.read_events(home, "web")]
+
+
+def test_a_sandboxs_own_failure_is_in_the_outcome_and_in_the_events(home: Path) -> None:
+    run(home, STOPPED)
+    path = home / "sandboxes/web/record.json"
+    path.unlink()
+    path.mkdir()
     outcome = run(home, STOPPED)
     assert isinstance(outcome, Again)
     assert outcome.after_seconds > 0

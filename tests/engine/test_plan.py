@@ -39,7 +39,7 @@ def kinds(wanted: Spec | None, seen: Observation) -> list[str]:
         (SPEC, UP, []),
         (spec(cpus=2), UP, ["update", "replace"]),
         (spec(timeout_seconds=9), UP, ["update"]),
-        (spec(state="stopped"), UP, ["update", "stop"]),
+        (spec(state="stopped"), UP, ["stop", "update"]),
         (spec(state="stopped"), NOTHING, ["update"]),
         (None, UP, ["destroy"]),
         (None, HALF, ["destroy"]),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Busy
-from reconciler.linux import cgroups
+from reconciler.linux import cgroups, scopes
 from reconciler.linux.cgroups import Hierarchy, Layout, Limits
 from reconciler.linux.procfs import ParseError
 
@@ -46,6 +46,16 @@ def test_layout_of_a_hybrid_host() -> None:
     paths = layout.paths_of((CAPTURED / "runc-root" / "cgroup").read_bytes())
     assert len(paths) == len(layout.hierarchies) == 10
     assert set(paths.values()) == {"/box-sample"}
+
+
+def test_layout_of_a_host_whose_systemd_made_a_scope_for_the_vmm() -> None:
+    layout = cgroups.detect((CAPTURED / "systemd-host" / "mountinfo").read_bytes())
+    assert layout.kind == "v2"
+    (hierarchy,) = layout.hierarchies
+    data = (CAPTURED / "crun-scope" / "cgroup").read_bytes()
+    path = f"{scopes.manager_cgroup(1000)}/user.slice/box-5936d00b-web.scope"
+    assert layout.paths_of(data) == {hierarchy: path}
+    assert scopes.is_managed(1000, data)
 
 
 def test_layout_of_version_1_with_joined_controllers() -> None:

@@ -99,14 +99,17 @@ def test_a_name_is_a_name(home: Path, folder: Path, name: str) -> None:
         declared.sandbox(home, name)
 
 
-def test_a_broken_record_is_told_rather_than_replaced(home: Path, folder: Path) -> None:
+def test_a_broken_record_gives_way_to_the_boxfile(home: Path, folder: Path) -> None:
     (folder / "web.Boxfile").write_text(TEXT)
     declared.sandbox(home, "web")
     path = home / "sandboxes/web/record.json"
     path.write_text("{}")
+    spec, source, _ = declared.sandbox(home, "web")
+    assert (spec.name, source) == ("web", folder / "web.Boxfile")
+    assert path.read_text() == "{}"
+    (folder / "web.Boxfile").unlink()
     with pytest.raises(files.BrokenFile, match="web"):
         declared.sandbox(home, "web")
-    assert path.read_text() == "{}"
 
 
 def test_a_folder_that_is_not_named_is_desired_here(

@@ -43,6 +43,8 @@ def box(
         ("up web", "There is no sandbox web."),
         ("up web extra", "only the sandbox's name"),
         ("exec web -- true", "web is not running."),
+        ("destroy web", "There is no sandbox web."),
+        ("destroy web --data", "There is no sandbox web."),
         ("exec ../web -- true", "cannot be the name"),
         ("up ../web", "cannot be the name"),
         ("run ../web -- true", "cannot be the name"),

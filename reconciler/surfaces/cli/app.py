@@ -164,7 +164,7 @@ def destroy(
     """
     home = open_home()
     record = records.sandbox_record(home, name)
-    if record is None and not data:
+    if record is None and not (data and (home / "sandboxes" / name).is_dir()):
         raise Missing(f"There is no sandbox {name}.", hint="box ls")
     if record is not None and record.spec.protect:
         raise Refused(f"{name} is protected.", hint="set `protect: false` in its Boxfile")

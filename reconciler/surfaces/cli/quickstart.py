@@ -72,7 +72,7 @@ def setup(user: User, *, slot_count: Slots = None) -> int:
     # The checkout may be USER's: no compiled modules of root's are left in it.
     sys.dont_write_bytecode = True
     account = account_of(user)
-    wanted = slot_count if slot_count is not None else _default_slots(account)
+    wanted = slot_count if slot_count is not None else _ROOTS_SLOTS
     with unwinding():
         met = set_up_host(account, slots=wanted, progress=tell_progress)
     for need in met:
