@@ -156,7 +156,8 @@ class _Work:
         )
         records.keep_sandbox(self._home, record)
         # What a running VM can be given, it is given: the next command sees the new spec.
-        if seen.running and seen.vm and seen.vm.spec.vm_digest == spec.vm_digest:
+        stays = seen.running and spec.state == "running"
+        if stays and seen.vm and seen.vm.spec.vm_digest == spec.vm_digest:
             records.keep_vm(self._home, replace(seen.vm, spec=spec))
 
     def _build(self) -> None:
