@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.backends import jail
@@ -79,10 +79,6 @@ class Launch:
     def jail(self) -> Jail:
         """The jail the VMM runs in."""
         return Jail(self.home, self.runtime, self.name, self.group, self.policy())
-
-    def with_accelerator(self, accelerator: str) -> Launch:
-        """The same VM on another accelerator."""
-        return replace(self, machine=replace(self.machine, accelerator=accelerator))
 
 
 class Vm:

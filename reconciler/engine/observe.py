@@ -54,13 +54,13 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
     for vm in records.vm_records(home, name):
         if vm.kind == STANDING:
             standing = vm
-        elif vm.kind == ONCE and not runs(vm.owner):
+        elif vm.kind == ONCE and not identity.runs(vm.owner):
             strays.append(vm)
-    running = standing is not None and runs(standing.identity)
+    running = standing is not None and identity.runs(standing.identity)
     facts: tuple[Fact, ...] = ()
     if running and read_back and standing is not None:
         facts = read_facts(home, standing)
-        if any(fact.failed for fact in facts) and not runs(standing.identity):
+        if any(fact.failed for fact in facts) and not identity.runs(standing.identity):
             # It ended while it was read: that is what differs, not how it was confined.
             running, facts = False, ()
     built = record is not None and snapshots.exists(home, record.spec)
@@ -87,11 +87,3 @@ def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
         why = f"the policy of its launch cannot be read: {error}"
         return tuple(Fact(p.id, p.sentence, why, Verdict.UNREADABLE) for p in PROMISES)
     return judging.judge(policy, reading.read_process(vm.identity, policy))
-
-
-def runs(who: identity.ProcessIdentity | None) -> bool:
-    """Whether this very process still runs."""
-    if who is None:
-        return False
-    with identity.open_process(who) as process:
-        return process is not None and process.alive

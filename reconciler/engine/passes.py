@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.engine import drift, journal, launching, records, slots, traces
 from reconciler.engine.home import sandbox_directory
-from reconciler.engine.observe import Observation, observe, runs
+from reconciler.engine.observe import Observation, observe
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
 from reconciler.engine.parts import Progress
 from reconciler.engine.plan import Action, ActionKind, plan
@@ -243,7 +243,7 @@ def _nothing_half_done(home: Path, name: str) -> Iterator[None]:
     except KeyboardInterrupt:
         me = identity.identify(os.getpid())
         for vm in records.vm_records(home, name):
-            if vm.owner == me if vm.kind == records.ONCE else not runs(vm.identity):
+            if vm.owner == me if vm.kind == records.ONCE else not identity.runs(vm.identity):
                 traces.discard(home, vm)
         raise
 

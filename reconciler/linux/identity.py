@@ -172,6 +172,14 @@ def open_process(identity: ProcessIdentity) -> Iterator[Process | None]:
         yield _open(stack, identity)
 
 
+def runs(who: ProcessIdentity | None) -> bool:
+    """Whether this very process still runs; None never does. Raises HiddenProcess."""
+    if who is None:
+        return False
+    with open_process(who) as process:
+        return process is not None and process.alive
+
+
 def _open(stack: contextlib.ExitStack, identity: ProcessIdentity) -> Process | None:
     try:
         pidfd = os.pidfd_open(identity.pid)

@@ -26,7 +26,7 @@ from reconciler.surfaces.cli import first_run
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.terminal import say, tell
 
-_ROOTS_SLOTS = 16
+_SETUP_SLOTS = 16
 _INTERRUPTED = (128 + signal.SIGINT, -signal.SIGINT)
 _SUDO_ENVIRONMENT = ("TERM", "DISPLAY", "XAUTHORITY", "SUDO_ASKPASS")
 
@@ -72,7 +72,7 @@ def setup(user: User, *, slot_count: Slots = None) -> int:
     # The checkout may be USER's: no compiled modules of root's are left in it.
     sys.dont_write_bytecode = True
     account = account_of(user)
-    wanted = slot_count if slot_count is not None else _ROOTS_SLOTS
+    wanted = slot_count if slot_count is not None else _SETUP_SLOTS
     with unwinding():
         met = set_up_host(account, slots=wanted, progress=tell_progress)
     for need in met:
@@ -107,7 +107,7 @@ def tell_progress(text: str) -> None:
 
 
 def _default_slots(account: Account) -> int:
-    return _ROOTS_SLOTS if account.uid == 0 else 1
+    return _SETUP_SLOTS if account.uid == 0 else 1
 
 
 def _folder(given: Path | None) -> Path:

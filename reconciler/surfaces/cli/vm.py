@@ -39,7 +39,7 @@ def _exec(given: Parsed) -> int:
     parsed = _checked(given, "exec")
     home = open_home()
     vm = records.vm_record(home, parsed.name)
-    if vm is None or not _runs(vm):
+    if vm is None or not identity.runs(vm.identity):
         raise Missing(f"{parsed.name} is not running.", hint=f"box up {parsed.name}")
     launching.check_proof(home, vm)
     with unwinding() as endings:
@@ -204,17 +204,8 @@ def _given_timeout_ms(parsed: Parsed) -> int | None:
 def _reap(home: Path) -> None:
     """Take away VMs of `run` commands that were killed before they could."""
     for vm in records.vm_records(home):
-        if vm.kind == ONCE and (vm.owner is None or not _lives(vm.owner)):
+        if vm.kind == ONCE and not identity.runs(vm.owner):
             traces.discard(home, vm)
-
-
-def _runs(vm: VmRecord) -> bool:
-    return vm.identity is not None and _lives(vm.identity)
-
-
-def _lives(who: identity.ProcessIdentity) -> bool:
-    with identity.open_process(who) as process:
-        return process is not None and process.alive
 
 
 def _sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
