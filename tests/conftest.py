@@ -6,6 +6,7 @@ import gzip
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,16 @@ import pytest
 from hypothesis import settings
 
 VM_TIMEOUT_SECONDS = 400
+# No registry, no systemd, and a root that may not raise limits or make a network of its own.
+CONTAINERS_CONF = """
+[containers]
+netns = "host"
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "{runtime}"
+"""
 
 # The same examples in every run, and no deadline on a busy machine.
 settings.register_profile("box", derandomize=True, database=None, deadline=None)
@@ -81,3 +92,33 @@ def debian() -> Iterator[Path]:
     tar.unlink()
     yield layout([data], {"Env": ["PATH=/usr/bin:/bin"]}).pack(folder / "image.tar")
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def podman_folder() -> Iterator[Path]:
+    """Yield a folder with a storage of podman's that nobody else uses, and its configuration."""
+    folder = short_folder()
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n'
+    )
+    from reconciler.linux.process import find_program
+
+    runtime = "runc" if find_program("runc") else "crun"
+    (folder / "containers.conf").write_text(CONTAINERS_CONF.format(runtime=runtime))
+    yield folder
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    for target in sorted((line.split()[1] for line in mounts), reverse=True):
+        if target.startswith(f"{folder}/"):
+            subprocess.run(["umount", target], check=True)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def podman_storage(podman_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make podman use the storage of the tests; its images stay from test to test."""
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(podman_folder / "storage.conf"))
+    monkeypatch.setenv("CONTAINERS_CONF", str(podman_folder / "containers.conf"))
+    assert os.access(podman_folder, os.W_OK)
+    return podman_folder

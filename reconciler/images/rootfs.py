@@ -1,15 +1,14 @@
-"""From a Boxfile's `base` to a root image: what kind of base it is, and building it once."""
+"""From a Boxfile's recipe to a root image: its base, or what is built on it, laid out once."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import BoxError, Missing, Refused
+from reconciler.boxfile.recipe import Recipe
+from reconciler.errors import BoxError
 from reconciler.images import busybox, podman
+from reconciler.images.base import BaseRef, Kind, identity, resolve_base
 from reconciler.images.config import ImageConfig
 from reconciler.images.progress import Progress
 from reconciler.images.scratch import scratch
@@ -20,81 +19,77 @@ if TYPE_CHECKING:
 
 # What only a build needs is imported there: every `run` asks for the image that is built already.
 
-_BUSYBOX = "builtin:busybox"
-_ARCHIVE = "oci-archive:"
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
 # Part of every identity: with a change to how images are laid out, bases are built again.
 _LAYOUT = 1
 
 
-class Kind(Enum):
-    """Where a base comes from."""
-
-    BUSYBOX = "busybox"
-    ARCHIVE = "archive"
-    PODMAN = "podman"
-
-
-@dataclass(frozen=True)
-class BaseRef:
-    """A Boxfile's `base`, parsed: `location` is a path or a reference, "" for busybox."""
-
-    text: str
-    kind: Kind
-    location: str
-
-
-def resolve_base(base: str) -> BaseRef:
-    """Parse a base: builtin:busybox, oci-archive:/PATH or a reference in podman's storage.
-
-    Looks at nothing outside. Raises Refused when it is none of them.
-    """
-    if base == _BUSYBOX:
-        return BaseRef(base, Kind.BUSYBOX, "")
-    if base.startswith("builtin:"):
-        raise Refused(f"there is no base {base!r}", hint=f"the builtin base is {_BUSYBOX}")
-    if base.startswith(_ARCHIVE):
-        path = base.removeprefix(_ARCHIVE)
-        if not path.startswith("/") or "\0" in path:
-            raise Refused(f"{base!r} does not name an absolute path", hint=f"{_ARCHIVE}/PATH")
-        return BaseRef(base, Kind.ARCHIVE, path)
-    if not _REFERENCE.fullmatch(base):
-        raise Refused(f"{base!r} is not an image reference")
-    return BaseRef(base, Kind.PODMAN, base)
-
-
-def built_image(home: Path, base: str) -> Image | None:
-    """Return the image that `base` was built into, if its source is still the same, else None.
+def built_image(home: Path, source: Recipe | str) -> Image | None:
+    """Return the image that a recipe, or a bare base, was built into; None if it is another now.
 
     Stats only. An image of podman's stays what it was at the last build, so that starting a
     sandbox needs no podman.
     """
-    reference = resolve_base(base)
+    recipe = _recipe(source)
+    reference = resolve_base(recipe.base)
     pinned = reference.kind is Kind.PODMAN
-    return find_image(home, base, None if pinned else _identity(reference))
+    return find_image(home, _name(recipe), None if pinned else _identity(reference))
 
 
-def build_image(home: Path, base: str, progress: Progress) -> Image:
-    """Return the root image of `base`, building it unless it is there for the same source.
+def build_image(home: Path, source: Recipe | str, progress: Progress) -> Image:
+    """Return the root image of a recipe, building it unless it is there for the same base.
 
     Killed at any point, on a full disk too, it leaves nothing half-made. Raises Missing (no file,
-    no podman, no such image, no program), Refused for a hostile archive, CommandFailed, OSError.
+    no podman, no such image, no program), Refused for a hostile archive, BuildFailed for a step
+    that did not succeed, CommandFailed, OSError.
     """
-    reference = resolve_base(base)
-    identity = _identity(reference)
-    image = find_image(home, base, identity)
+    recipe = _recipe(source)
+    reference = resolve_base(recipe.base)
+    name, identity_now = _name(recipe), _identity(reference)
+    image = find_image(home, name, identity_now)
     if image is not None:
         return image
-    progress(f"building the root image of {base}")
+    progress(f"building the root image of {recipe.base}")
     with scratch(home) as directory:
         output = directory / "image"
         output.mkdir(mode=0o700)
-        made, config = _make(reference, directory, output, progress)
-        remember(home, base, identity, keep_image(made, config, home))
-    image = find_image(home, base, identity)
+        if recipe.plain:
+            made, config = _make(reference, directory, output, progress)
+        else:
+            made, config = _make_built(home, recipe, directory, output, progress)
+        remember(home, name, identity_now, keep_image(made, config, home))
+    image = find_image(home, name, identity_now)
     if image is None:
-        raise BoxError(f"the image of {base} was removed while it was built")
+        raise BoxError(f"the image of {recipe.base} was removed while it was built")
     return image
+
+
+def _recipe(source: Recipe | str) -> Recipe:
+    return Recipe(source) if isinstance(source, str) else source
+
+
+def _name(recipe: Recipe) -> str:
+    """Name what is built; a base holds no space before its colon, so the two cannot meet."""
+    if recipe.plain:
+        return recipe.base
+    from reconciler.images.containerfile import build_context
+
+    return f"{build_context(recipe).digest} {recipe.base}"
+
+
+def _identity(reference: BaseRef) -> str:
+    return f"{_LAYOUT} {identity(reference)}"
+
+
+def _make_built(
+    home: Path, recipe: Recipe, directory: Path, output: Path, progress: Progress
+) -> tuple[FilesystemImage, ImageConfig]:
+    from reconciler.images.build import build
+
+    built = build(home, recipe, progress)
+    archive = directory / "saved.tar"
+    podman.save(built.reference, archive)
+    made, _ = _from_archive(archive, output, progress)
+    return made, built.config
 
 
 def _make(
@@ -127,22 +122,3 @@ def _from_archive(
         for note in merged.notes:
             progress(note)
         return make_from_tar(merged.write, merged.newest_mtime(), output), archive.config
-
-
-def _identity(reference: BaseRef) -> str:
-    match reference.kind:
-        case Kind.BUSYBOX:
-            parts = _file_identity(busybox.find_busybox())
-        case Kind.ARCHIVE:
-            parts = _file_identity(Path(reference.location))
-        case Kind.PODMAN:
-            parts = podman.image_id(reference.location)
-    return f"{_LAYOUT} {parts}"
-
-
-def _file_identity(path: Path) -> str:
-    try:
-        facts = path.stat()
-    except OSError as error:
-        raise Missing(f"{path}: {error.strerror}", hint="look at `base` in the Boxfile") from error
-    return f"{path} {facts.st_dev}:{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.boxfile.recipe import NewFile, Recipe
 from reconciler.images.initrd import build_initrd
 from reconciler.images.kernel import Kernel
 from reconciler.images.rootfs import build_image
@@ -63,4 +64,17 @@ def test_an_oci_image_boots_with_its_owners_and_modes(
     assert "SEEN /newroot 40755 0:0" in console
     assert "SEEN /newroot/bin/su 104755 0:0" in console
     assert "SEEN /newroot/etc/shadow 100640 0:42" in console
+    assert not [line for line in console if "FAILED" in line]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(find_program("podman") is None, reason="needs podman")
+@pytest.mark.usefixtures("podman_storage")
+def test_what_a_recipe_adds_is_in_the_guest(box_home: Path, kernel: Kernel, init: Path) -> None:
+    recipe = Recipe("builtin:busybox", files=(NewFile("/etc/shadow", "", "0640"),), run=("true",))
+    image = build_image(box_home, recipe, lambda message: None)
+    console = boot(kernel, build_initrd(box_home, kernel, init), image.path)
+    assert "SAID 42" in console, console
+    assert "SEEN /newroot/etc/shadow 100640 0:0" in console
+    assert "SEEN /newroot/tmp 41777 0:0" in console
     assert not [line for line in console if "FAILED" in line]

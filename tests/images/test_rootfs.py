@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import BoxError, Missing, Refused
+from reconciler.boxfile.recipe import Recipe
+from reconciler.errors import BoxError, Missing
 from reconciler.images.config import ImageConfig
-from reconciler.images.rootfs import Kind, build_image, built_image, resolve_base
+from reconciler.images.rootfs import build_image, built_image
 from reconciler.images.tar import BadArchive
 from reconciler.images.tar import Kind as Member
 from tests.images.archives import file, image_archive, layer, special
@@ -54,43 +56,6 @@ def archive(tmp_path: Path) -> Path:
     return image_archive(tmp_path / "image.tar", data, config={"Env": ["A=1"]})
 
 
-@pytest.mark.parametrize(
-    ("base", "kind", "location"),
-    [
-        ("builtin:busybox", Kind.BUSYBOX, ""),
-        ("oci-archive:/a b/x,y.tar", Kind.ARCHIVE, "/a b/x,y.tar"),
-        ("localhost/name:tag", Kind.PODMAN, "localhost/name:tag"),
-        ("docker.io/library/debian@sha256:" + "0" * 64, Kind.PODMAN, None),
-    ],
-)
-def test_a_base_is_one_of_three_kinds(base: str, kind: Kind, location: str | None) -> None:
-    reference = resolve_base(base)
-    assert reference.kind is kind
-    assert reference.location == (base if location is None else location)
-
-
-@pytest.mark.parametrize(
-    "base",
-    [
-        "",
-        "builtin:alpine",
-        "oci-archive:relative.tar",
-        "oci-archive:",
-        "oci-archive:/a\0b",
-        "--authfile=/etc/shadow",
-        "-v",
-        "name with spaces",
-        "name\nnewline",
-        "$(id)",
-        "x" * 600,
-        "ünïcode",
-    ],
-)
-def test_what_is_no_base_is_refused_before_anything_is_started(base: str) -> None:
-    with pytest.raises(Refused):
-        resolve_base(base)
-
-
 def test_busybox_is_built_once_and_found_by_stats_after(box_home: Path) -> None:
     assert built_image(box_home, "builtin:busybox") is None
     image = build_image(box_home, "builtin:busybox", quiet)
@@ -101,6 +66,12 @@ def test_busybox_is_built_once_and_found_by_stats_after(box_home: Path) -> None:
     assert image.config == ImageConfig()
     assert built_image(box_home, "builtin:busybox") == image
     assert list((box_home / "tmp").glob("*/")) == []
+
+
+def test_a_recipe_of_nothing_but_a_base_is_that_base(box_home: Path) -> None:
+    image = build_image(box_home, "builtin:busybox", quiet)
+    assert build_image(box_home, Recipe("builtin:busybox"), pytest.fail) == image
+    assert list(json.loads((box_home / "images/refs.json").read_text())) == ["builtin:busybox"]
 
 
 def test_an_archive_is_not_read_a_second_time(box_home: Path, archive: Path) -> None:
