@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # Read by the installed program; a checkout reads them where they stand.
 DATA = {
     "security": "reconciler/_security",
-    "desired": "reconciler/_examples",
+    "examples": "reconciler/_examples",
     "schemas": "reconciler/_schemas",
 }
 # The agent is static, so nothing but the machine ties the wheel to a C library.

@@ -35,6 +35,8 @@ class Live:
 
     home: Path
     folder: Path
+    extra: dict[str, str] = field(default_factory=dict)
+    """Variables of the environment besides."""
     _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -46,6 +48,7 @@ class Live:
             "BOX_HOME": str(self.home),
             "BOX_DESIRED": str(self.folder),
             "LANG": "C.UTF-8",
+            **self.extra,
         }
 
     def declare(self, name: str, text: str = SMALL + DATA) -> Path:

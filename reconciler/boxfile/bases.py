@@ -20,8 +20,6 @@ _IMAGE = (
     rf"({_REGISTRY})?{_PART}(/{_PART})*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 )
-BASE_PATTERN = f"builtin:({'|'.join(BUILTINS)})|oci-archive:{_PATH}|{_IMAGE}"
-
 # `oci:thing` is an image called oci to the grammar above and a folder to podman and skopeo
 # (containers-transports(5)), so these are no image names here.
 TRANSPORTS = frozenset(
@@ -40,6 +38,11 @@ TRANSPORTS = frozenset(
         "tarball",
     }
 )
+BASE_PATTERN = (
+    rf"builtin:({'|'.join(BUILTINS)})|oci-archive:(?!(.*/)?\.\.(/|$)){_PATH}"
+    rf"|(?!({'|'.join(sorted(TRANSPORTS))}):){_IMAGE}"
+)
+"""All that `parse_base` takes, but for its length."""
 
 
 @dataclass(frozen=True, slots=True)

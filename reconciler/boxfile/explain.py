@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+import re
+from collections.abc import Collection
+
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from reconciler.boxfile.known import NOT_YET, NOT_YET_VALUES, missing_network_message
-from reconciler.boxfile.problems import shown
+import reconciler
+from reconciler.boxfile.known import unknown_key_message
+from reconciler.boxfile.model import Blueprint, Boxfile, Mount, User, WriteFile
+from reconciler.boxfile.problems import MOST_PROBLEMS, shown
 from reconciler.boxfile.scalars import Unquoted
 from reconciler.boxfile.tree import Path, Place, Tree
 
@@ -15,44 +20,83 @@ EXPECTED = {
     "int_type": "a whole number",
     "bool_type": "true or false",
     "dict_type": "a mapping (KEY: value lines)",
+    "model_type": "a mapping",
+    "list_type": "a list (lines of `- item`)",
 }
+# The models below the fields that hold them, by path without the indices of lists.
+_MODELS: dict[tuple[str, ...], type[BaseModel]] = {
+    (): Boxfile,
+    ("mounts",): Mount,
+    ("blueprint",): Blueprint,
+    ("blueprint", "users"): User,
+    ("blueprint", "write_files"): WriteFile,
+}
+_FOLLOWS = "default_factory_not_called"  # from another error, which is there too
 
 
-def add_problems(tree: Tree, errors: ValidationError) -> None:
-    """Record every error of a validation at its place, but none where the text itself is broken."""
+def add_problems(tree: Tree, errors: ValidationError) -> list[Path]:
+    """Record every error of a validation at its place, and return their paths.
+
+    Nothing is said of values that are not what the text says.
+    """
+    found: list[tuple[int, int, int, Place, Path, ErrorDetails]] = []
+    paths = []
     for error in errors.errors(include_url=False):
-        if error["type"] == "default_factory_not_called":
-            continue  # follows from another error
         path, is_key = _path(error)
-        if not any(path[:length] in tree.broken for length in range(1, len(path) + 1)):
-            tree.add(_place(tree, path, is_key=is_key), path, _message(error, tree, path))
+        if error["type"] == _FOLLOWS:
+            continue
+        paths.append(path)
+        if is_key or path not in tree.broken:
+            place = _place(tree, path, is_key=is_key)
+            found.append((place.line, place.column, len(found), place, path, error))
+    # Far more than anybody is shown are not looked at: a hostile file can have one per byte.
+    found.sort()
+    for _, _, _, place, path, error in found[:MOST_PROBLEMS]:
+        tree.add(place, path, _message(error, tree, path))
+    tree.more += len(found[MOST_PROBLEMS:])
+    return paths
+
+
+def fields_at(path: Path) -> Collection[str]:
+    """The fields a mapping at `path` may have."""
+    return _MODELS[tuple(part for part in path if isinstance(part, str))].model_fields
 
 
 def _path(error: ErrorDetails) -> tuple[Path, bool]:
     """Return the path in the text, and whether the error is about the key itself."""
     path = error["loc"]
-    return (path[:-1], True) if path[-1:] == ("[key]",) else (path, False)
+    if path[-1:] == ("[key]",):
+        return path[:-1], True
+    return path, error["type"] == "extra_forbidden"
 
 
 def _place(tree: Tree, path: Path, *, is_key: bool) -> Place:
-    place = tree.keys.get(path) if is_key else tree.places.get(path)
     # A missing field has no place of its own.
-    return place or tree.places[path[:-1]]
+    return tree.keys[path] if is_key and path in tree.keys else tree.place_of(path)
 
 
 def _message(error: ErrorDetails, tree: Tree, path: Path) -> str:
     value, kind = error["input"], error["type"]
-    field = str(path[-1])
+    if path == ("version",) and not _is_empty(value):
+        return _wrong_version(value)
     if kind == "missing":
-        return missing_network_message() if field == "network" else "is required"
-    if isinstance(value, Unquoted) and value.raw == "":
+        return "is required"
+    if kind == "extra_forbidden":
+        return unknown_key_message(str(path[-1]), fields_at(path[:-1]))
+    if _is_empty(value):
         return "has no value; give one or remove the line"
     if kind in EXPECTED:
-        expected = "a size like 10G" if field == "data_size" else EXPECTED[kind]
+        expected = "a size like 10G" if path == ("data_size",) else EXPECTED[kind]
         return _wrong_type(value, expected, tree.places[path].unquoted)
     if kind == "literal_error":
-        return _wrong_word(value, field, error["ctx"]["expected"].replace("'", ""))
+        allowed = error["ctx"]["expected"].replace("'", "")
+        what = shown(value) if isinstance(value, str) else _plain(value)
+        return f"{what} is not allowed; allowed: {allowed}"
     return _out_of_bounds(error)
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, Unquoted) and value.raw == ""
 
 
 def _out_of_bounds(error: ErrorDetails) -> str:
@@ -62,6 +106,8 @@ def _out_of_bounds(error: ErrorDetails) -> str:
             return f"{value} is too small; the least is {context['ge']}"
         case "less_than_equal":
             return f"{value} is too large; the most is {context['le']}"
+        case "too_long":
+            return f"has more than {context['max_length']} items"
         case "value_error":
             subject = f"{shown(value)} " if isinstance(value, str) else ""
             return f"{subject}{context['error']}"
@@ -74,8 +120,10 @@ def _wrong_type(value: object, expected: str, unquoted: str | None) -> str:
         what = "a list" if isinstance(value, list) else "a mapping"
         return f"is {what}; {expected} belongs here"
     if unquoted is None:
-        fix = "" if expected == "text" else ", without quotes"
+        fix = " without quotes" if expected in {"a whole number", "true or false"} else ""
         return f"{shown(str(value))} is text; {expected} belongs here{fix}"
+    if expected == "a whole number" and re.fullmatch("-?[0-9]{19,}", unquoted):
+        return f"{shown(unquoted)[1:-1]} has too many digits"
     if expected != "text":
         return f"{shown(unquoted)[1:-1]} is not {expected}"
     return f"{_taken_for(value, unquoted)} in YAML; write it in quotes: {shown(unquoted)}"
@@ -89,13 +137,13 @@ def _taken_for(value: object, unquoted: str) -> str:
     return f"{shown(unquoted)[1:-1]} is {noun}"
 
 
-def _wrong_word(value: object, field: str, expected: str) -> str:
-    if isinstance(value, str) and value in NOT_YET_VALUES.get(field, ()):
-        return f"{value} is {NOT_YET}; allowed now: {expected}"
+def _wrong_version(value: object) -> str:
+    """Which box reads that version: of major version N, all up to N (0.x counts as 1)."""
+    here = f"this is box {reconciler.__version__}, which reads version 1"
+    if type(value) is int and value > 1:
+        return f"{value} is read by box {value}.0 and later; {here}"
     what = shown(value) if isinstance(value, str) else _plain(value)
-    if field == "version":
-        return f"{what} is not a version this box reads (it reads {expected}); a newer box may"
-    return f"{what} is not allowed; allowed: {expected}"
+    return f"{what} is no version of the format; {here}"
 
 
 def _plain(value: object) -> str:

@@ -5,30 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
-# Fields of the format, and values of fields, that later versions act on.
-NOT_YET_FIELDS = frozenset(
-    {
-        "blueprint",
-        "egress",
-        "mounts",
-        "packages",
-        "passt",
-        "pkgmgr",
-        "ports",
-        "run",
-        "seccomp",
-        "secrets",
-        "services",
-        "warm",
-        "warmup",
-    }
-)
-NOT_YET_VALUES = {
-    "backend": frozenset({"firecracker", "krun", "podman"}),
-    "network": frozenset({"bridge"}),
-    "on_drift": frozenset({"freeze"}),
-}
-# What other tools call our fields.
+# Fields of the format that later versions of box act on.
+NOT_YET_FIELDS = frozenset({"egress", "ports", "secrets", "services"})
+# What other tools call our fields; of several, the one that the mapping at hand has.
 ELSEWHERE = {
     "cpu": "cpus",
     "vcpus": "cpus",
@@ -38,31 +17,55 @@ ELSEWHERE = {
     "mem": "ram_mib",
     "memory": "ram_mib",
     "ram": "ram_mib",
-    "read_only": "readonly",
+    "read_only": "readonly mode",
+    "readonly": "mode",
+    "ro": "readonly mode",
     "timeout": "timeout_seconds",
     "disk": "data_size",
     "size": "data_size",
+    "vm": "backend",
+    "runtime": "backend",
+    "users": "blueprint.users",
+    "write_files": "blueprint.write_files",
+    "runcmd": "blueprint.runcmd",
+    "volumes": "mounts",
+    "source": "host",
+    "target": "guest",
+    "destination": "guest",
+    "dst": "guest",
+    "src": "host",
+    "contents": "content",
+    "permissions": "mode",
+    "user": "name",
+}
+# Keys that have no field of that name in the mapping with a certain field, and what to do instead.
+_SAID = {
+    ("name", "base"): "a sandbox has its file's name (NAME.Boxfile or NAME/Boxfile)",
+    ("owner", "content"): "files belong to root; a line of `runcmd` can change that",
 }
 
+_LONGEST = 40
 NOT_YET = "known, but not supported by this version of box"
 
 
 def unknown_key_message(key: str, fields: Collection[str]) -> str:
-    """Say why a top-level key is refused, with the field that was probably meant."""
-    if key in NOT_YET_FIELDS:
+    """Say why a key that is none of `fields` is refused, with the field that was probably meant."""
+    if key in NOT_YET_FIELDS and "base" in fields:
         return f"is {NOT_YET}; remove it"
-    if key == "name":
-        return "is not a field: a sandbox has its file's name (NAME.Boxfile or NAME/Boxfile)"
-    close = difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.7)
-    meant = ELSEWHERE.get(key.lower()) or (close[0] if close else None)
-    if meant:
+    for field in fields:
+        if said := _SAID.get((key, field)):
+            return f"is not a field: {said}"
+    if meant := _meant(key.lower(), fields):
         return f"is not a field; did you mean {meant}?"
     return "is not a field; fields are: " + ", ".join(sorted(fields))
 
 
-def missing_network_message() -> str:
-    """Say why `network` must be written although the format has a default for it."""
-    return (
-        "is bridge when left out, which comes with a later version of box; "
-        "write `network: none`, which works now"
-    )
+def _meant(key: str, fields: Collection[str]) -> str | None:
+    for elsewhere in ELSEWHERE.get(key, "").split():
+        if elsewhere.partition(".")[0] in fields:
+            return elsewhere
+    if key in fields:
+        return key
+    # What is much longer than any field is none misspelt, and takes long to compare.
+    close = difflib.get_close_matches(key[:_LONGEST], fields, n=1, cutoff=0.7)
+    return close[0] if close else None

@@ -2,55 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
-from reconciler.boxfile.bases import BASE_PATTERN, parse_base
-from reconciler.boxfile.sizes import SIZE_PATTERN, format_size, parse_size
+from reconciler.boxfile.fields import (
+    MAX_ITEMS,
+    BaseReference,
+    DataSize,
+    Env,
+    FileContent,
+    FileMode,
+    GuestPath,
+    HostPath,
+    PackageManager,
+    Packages,
+    SeccompPath,
+    Shell,
+    ShellLines,
+    UserName,
+    Version,
+)
+from reconciler.boxfile.sizes import parse_size
 
-ENV_NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_]{0,255}"
-ENV_TOTAL_BYTES = 64 << 10
-SMALLEST_DATA_BYTES = 16 << 20
-LARGEST_DATA_BYTES = 16 << 40
-
-# Line breaks, escapes and the NUL: in a scalar that reaches a command line, a file format or a
-# guest each of them can become a second instruction.
-CONTROL_CHARACTERS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
-
-
-def _base(text: str) -> str:
-    parse_base(text)
-    return text
-
-
-def _data_size(text: str) -> str:
-    size_bytes = parse_size(text)
-    if not SMALLEST_DATA_BYTES <= size_bytes <= LARGEST_DATA_BYTES:
-        smallest, largest = format_size(SMALLEST_DATA_BYTES), format_size(LARGEST_DATA_BYTES)
-        raise ValueError(f"must be between {smallest} and {largest}")
-    # 1024M and 1G are the same wish and must have the same digest.
-    return format_size(size_bytes)
-
-
-def _env_name(text: str) -> str:
-    if not re.fullmatch(ENV_NAME_PATTERN, text):
-        raise ValueError("is no variable name: letters, digits and _, not starting with a digit")
-    return text
-
-
-def _env_value(text: str) -> str:
-    if re.search(f"[{CONTROL_CHARACTERS}]", text):
-        raise ValueError("must not contain control characters or line breaks")
-    return text
-
-
-def _env(variables: dict[str, str]) -> dict[str, str]:
-    total = sum(len(name) + len(value.encode()) + 2 for name, value in variables.items())
-    if total > ENV_TOTAL_BYTES:
-        raise ValueError(f"takes {total} bytes; at most {ENV_TOTAL_BYTES} are allowed")
-    return variables
+MOST_MOUNTS = 64
 
 
 def _default_on_drift(data: dict[str, Any]) -> Literal["alert", "stop"]:
@@ -61,54 +36,105 @@ def _without_default(schema: dict[str, Any]) -> None:
     del schema["default"]
 
 
-BaseReference = Annotated[
-    str,
-    AfterValidator(_base),
-    WithJsonSchema({"type": "string", "pattern": f"^({BASE_PATTERN})$"}),
-]
-# None only in Python, for "not said": the text has no way to write it.
-DataSize = Annotated[
-    Annotated[str, AfterValidator(_data_size)] | None,
-    WithJsonSchema({"type": "string", "pattern": f"^{SIZE_PATTERN}$"}),
-]
-EnvName = Annotated[
-    str,
-    AfterValidator(_env_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{ENV_NAME_PATTERN}$"}),
-]
-EnvValue = Annotated[
-    str,
-    AfterValidator(_env_value),
-    WithJsonSchema({"type": "string", "pattern": f"^[^{CONTROL_CHARACTERS}]*$"}),
-]
-Env = Annotated[
-    dict[EnvName, EnvValue],
-    AfterValidator(_env),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "additionalProperties": {"type": "string", "pattern": f"^[^{CONTROL_CHARACTERS}]*$"},
-            "propertyNames": {"pattern": f"^{ENV_NAME_PATTERN}$"},
-        }
-    ),
-]
-
-
-class Boxfile(BaseModel):
-    """One sandbox as declared. Its name is its file's: `NAME.Boxfile` or `NAME/Boxfile`."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    version: Literal[1] = Field(
-        default=1, description="Version of the Boxfile format.", examples=[1]
+
+class Mount(_Part):
+    """A folder or file of the host that the guest sees, on top of /data."""
+
+    host: HostPath = Field(
+        description="The folder or file of the host: absolute, or below your home (~/...). "
+        "Refused when it is, contains or lies in something that no sandbox may "
+        "see: the Boxfiles, box's own files, container storage, control sockets, /proc, /sys, "
+        "/dev, SSH and cloud credentials.",
+        examples=["~/projects/demo"],
     )
+    guest: GuestPath = Field(
+        description="Where the guest sees it: an absolute path, not over or in /data, /dev, /proc "
+        "or /sys.",
+        examples=["/work"],
+    )
+    mode: Literal["ro", "rw"] = Field(
+        default="ro",
+        description="ro: the guest reads. rw: the guest can change and delete what is there. "
+        "Under isolation strict only ro.",
+        examples=["ro"],
+    )
+    follow_symlink: bool = Field(
+        default=False,
+        description="Follow symbolic links in `host`, once, when the VM is started. Otherwise a "
+        "path with a link in it is refused.",
+        examples=[True],
+    )
+    risky: bool = Field(
+        default=False,
+        description="Allow what hands over more than one should: / or your home as a whole, or a "
+        "folder with listening sockets in it.",
+        examples=[True],
+    )
+
+
+class User(_Part):
+    """A user of the guest, with a home directory of its own."""
+
+    name: UserName = Field(description="The login name.", examples=["agent"])
+    shell: Shell = Field(default="/bin/sh", description="The login shell.", examples=["/bin/bash"])
+    sudo: bool = Field(
+        default=False,
+        description="Whether it may become root without a password; `sudo` must be installed.",
+        examples=[True],
+    )
+
+
+class WriteFile(_Part):
+    """A file of the root image, owned by root."""
+
+    path: GuestPath = Field(
+        description="Where it is: an absolute path of the guest. Folders on the way are made.",
+        examples=["/etc/motd"],
+    )
+    content: FileContent = Field(
+        description="What is in it, as it stands here.", examples=["Work in /data.\n"]
+    )
+    mode: FileMode = Field(
+        default="0644",
+        description="Its permissions: octal, in quotes.",
+        examples=["0755"],
+    )
+
+
+class Blueprint(_Part):
+    """Provisioning in the words of cloud-init, applied once when the image is built."""
+
+    users: Annotated[list[User], Field(max_length=MAX_ITEMS)] = Field(
+        default_factory=list, description="Users to make.", examples=[[{"name": "agent"}]]
+    )
+    write_files: Annotated[list[WriteFile], Field(max_length=MAX_ITEMS)] = Field(
+        default_factory=list,
+        description="Files to write.",
+        examples=[[{"path": "/etc/motd", "content": "Work in /data.\n"}]],
+    )
+    runcmd: ShellLines = Field(
+        default_factory=list,
+        description="Shell commands, run as root after users and files are there and after `run`.",
+        examples=[["chown agent /srv"]],
+    )
+
+
+class Boxfile(_Part):
+    """One sandbox as declared. Its name is its file's: `NAME.Boxfile` or `NAME/Boxfile`."""
+
+    version: Version = Field(default=1, description="Version of the Boxfile format.", examples=[1])
     base: BaseReference = Field(
         description="What the root image is made from: builtin:busybox (needs no download), "
         "oci-archive:PATH, or an image reference of local podman storage.",
         examples=["builtin:busybox", "oci-archive:images/debian.tar", "docker.io/library/alpine:3"],
     )
-    backend: Literal["qemu"] = Field(
-        default="qemu", description="What runs the microVM.", examples=["qemu"]
+    backend: Literal["qemu", "firecracker", "krun", "podman"] = Field(
+        default="qemu",
+        description="What runs the microVM. This version of box has qemu.",
+        examples=["qemu"],
     )
     isolation: Literal["standard", "strict"] = Field(
         default="standard",
@@ -124,9 +150,17 @@ class Boxfile(BaseModel):
         description="Memory of the guest in MiB. The VMM as a whole may use 256 MiB more.",
         examples=[512],
     )
-    network: Literal["none"] = Field(
-        description="What the guest can reach. Only none works in this version.",
+    network: Literal["bridge", "none"] = Field(
+        default="bridge",
+        description="What the guest can reach. none: nothing. bridge: everything the host can "
+        "reach, which backend qemu cannot do yet, so that there `network: none` must be written.",
         examples=["none"],
+    )
+    passt: bool = Field(
+        default=False,
+        description="Give the guest a network interface and a default route of its own, through "
+        "passt; for the backends krun and podman.",
+        examples=[True],
     )
     readonly: bool = Field(
         default=False,
@@ -140,16 +174,62 @@ class Boxfile(BaseModel):
         "code is 124. 0 is no limit, 2592000 (30 days) the most.",
         examples=[600],
     )
+    warm: Annotated[int, Field(ge=0, le=8)] = Field(
+        default=0,
+        description="How many VMs wait, started and claimed by nobody, so that a run begins at "
+        "once. Each holds its memory.",
+        examples=[2],
+    )
+    warmup: ShellLines = Field(
+        default_factory=list,
+        description="Shell commands run once in each waiting VM.",
+        examples=[["python3 -c 'import numpy'"]],
+    )
+    packages: Packages = Field(
+        default_factory=list,
+        description="Packages installed into the image when it is built, by the base's package "
+        "manager. A version can be given in the manager's own way.",
+        examples=[["git", "ripgrep"]],
+    )
+    run: ShellLines = Field(
+        default_factory=list,
+        description="Shell commands run as root when the image is built, each after the other.",
+        examples=[["pip3 install --break-system-packages requests"]],
+    )
     env: Env = Field(
         default_factory=dict,
         description="Environment variables of every command. Not for secrets: the sandbox reads "
         "them.",
         examples=[{"LANG": "C.UTF-8"}],
     )
+    mounts: Annotated[list[Mount], Field(max_length=MOST_MOUNTS)] = Field(
+        default_factory=list,
+        description="Folders and files of the host that the guest sees, on top of /data.",
+        examples=[[{"host": "~/projects/demo", "guest": "/work"}]],
+    )
+    blueprint: Blueprint = Field(
+        default_factory=Blueprint,
+        description="Users, files and commands, applied when the image is built.",
+        examples=[{"users": [{"name": "agent"}]}],
+    )
+    pkgmgr: PackageManager = Field(
+        default=None,
+        description="The base's package manager. Without it: told by the name of the base, where "
+        "that is a well-known image.",
+        examples=["apt"],
+        json_schema_extra=_without_default,
+    )
+    seccomp: SeccompPath = Field(
+        default=None,
+        description="A seccomp profile for the VMM (not for what runs in the guest) in place of "
+        "box's own: a .json file in the OCI form, relative to the Boxfile.",
+        examples=["profiles/vmm.json"],
+        json_schema_extra=_without_default,
+    )
     data_size: DataSize = Field(
         default=None,
         description="Size of /data, which outlives the VM: a whole number with K, M, G or T, "
-        "16M to 16T. Without it: 8G.",
+        "16M to 16T. Without it: 8G on backends with a disk, no limit on the others.",
         examples=["10G"],
         json_schema_extra=_without_default,
     )
@@ -159,10 +239,11 @@ class Boxfile(BaseModel):
         "start one in an instant is ready.",
         examples=["stopped"],
     )
-    on_drift: Literal["alert", "stop"] = Field(
+    on_drift: Literal["alert", "freeze", "stop"] = Field(
         default_factory=_default_on_drift,
         description="What happens when the VMM is found less confined than declared: alert records "
-        "and shows it, stop also stops the VM. Without it: stop for strict, alert for standard.",
+        "and shows it, freeze also halts the VM and keeps it for a look, stop also stops it. "
+        "Without it: stop for strict, alert for standard.",
         examples=["stop"],
     )
     protect: bool = Field(

@@ -14,6 +14,8 @@ import yaml
 
 from reconciler.boxfile.problems import printable, shown
 from reconciler.boxfile.scalars import Unquoted, plain_value
+from reconciler.boxfile.tabs import TabSearch
+from reconciler.boxfile.text import position
 from reconciler.boxfile.tree import ASIDE, Path, Place, Scalar, Tree, Value
 
 MAX_DEPTH = 16
@@ -23,17 +25,19 @@ MAX_SCALAR = 64 << 10
 # libyaml where PyYAML was built with it, which its wheels are.
 PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+_LINE = re.compile("([^\r\n]*)[\r\n]*")
+
 
 class _Stop(Exception):
     """The text cannot be read further; the problem is recorded already."""
 
 
-def parse(text: str, source: str) -> Tree:
+def parse(text: str, source: str, loader: type[yaml.SafeLoader] = PARSER) -> Tree:
     """Parse one YAML document. Never raises for what the text holds: see `Tree.problems`."""
     tree = Tree(source)
     reader = _Reader(text, tree)
     try:
-        reader.document(yaml.parse(text, Loader=PARSER))
+        reader.document(yaml.parse(_without_directives(text, tree), Loader=loader))
     except _Stop:
         tree.complete = False
     except yaml.MarkedYAMLError as error:
@@ -47,6 +51,30 @@ def parse(text: str, source: str) -> Tree:
         tree.complete = False
         tree.add(Place(1, 1), (), f"is not YAML: {shown(str(error))}")
     return tree
+
+
+def _without_directives(text: str, tree: Tree) -> str:
+    """Refuse directives and make comments of them.
+
+    libyaml compares each %TAG with all before it: those that fit take the better part of a second.
+    """
+    first, end = _head(text, 0)
+    if first is None:
+        return text
+    tree.add(Place(*position(text, first)), (), "YAML directives (%) are not allowed")
+    return re.sub("(?<![^\r\n])%", "#", text[:end]) + text[end:]
+
+
+def _head(text: str, start: int) -> tuple[int | None, int]:
+    """Where the first directive before a document is, if any, and where the document starts."""
+    first, end = None, start
+    for line in _LINE.finditer(text, start):
+        if line[1].startswith("%"):
+            first = line.start() if first is None else first
+        elif not line[1].lstrip(" \t").startswith(("#", "...")) and line[1].strip(" \t"):
+            break
+        end = line.end()
+    return first, end
 
 
 def _tab_hint(text: str, place: Place) -> str:
@@ -66,28 +94,39 @@ class _Reader:
     def __init__(self, text: str, tree: Tree) -> None:
         self._text = text
         self._tree = tree
+        self._tabs = TabSearch(text)
         self._nodes = 0
-        self._read_to = 0
-        self._tab_found = False
 
     def document(self, events: Iterator[yaml.Event]) -> None:
-        for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                self._check_start(event)
-                self._tree.value = self._node(next(events), events, ())
-        self._check_tabs_before(len(self._text))
+        try:
+            for event in events:
+                if isinstance(event, yaml.DocumentStartEvent):
+                    if self._tree.value is not None:
+                        self._second(_place(event))
+                    self._tree.value = self._node(next(events), events, ())
+                elif isinstance(event, yaml.DocumentEndEvent) and event.end_mark:
+                    self._check_end(event.end_mark.index)
+            self._tabs.rest()
+        finally:
+            if self._tabs.found is not None:
+                place = Place(*position(self._text, self._tabs.found))
+                self._tree.add(place, (), "a tab outside quotes; use spaces")
 
-    def _check_start(self, event: yaml.DocumentStartEvent) -> None:
-        if self._tree.value is not None:
-            self._stop(_place(event), (), "a second document starts here; one file, one Boxfile")
-        if event.version or event.tags:
-            self._tree.add(_place(event), (), "YAML directives (%) are not allowed")
+    def _check_end(self, index: int) -> None:
+        """Stop before directives of a second document; see `_without_directives`."""
+        first, _ = _head(self._text, index)
+        if first is not None:
+            self._second(Place(*position(self._text, first)))
+
+    def _second(self, place: Place) -> None:
+        self._stop(place, (), "a second document starts here; one file, one Boxfile")
 
     def _stop(self, place: Place, path: Path, message: str) -> None:
         self._tree.add(place, path, message)
         raise _Stop
 
     def _refuse(self, event: yaml.Event, path: Path, message: str) -> None:
+        """Record a problem of a value that then is not what the text says."""
         self._tree.add(_place(event), path, message)
         self._tree.broken.add(path)
 
@@ -97,12 +136,14 @@ class _Reader:
             self._stop(_place(event), path, f"more than {MAX_NODES} values and keys")
         if isinstance(event, yaml.AliasEvent):
             self._tree.places[path] = _place(event)
-            self._refuse(event, path, f"aliases are not allowed (*{event.anchor}); write it out")
+            name = _cut(event.anchor)
+            self._refuse(event, path, f"aliases are not allowed (*{name}); write it out")
             return ""
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            self._refuse(event, path, f"anchors are not allowed (&{event.anchor})")
+            self._tree.add(_place(event), path, f"anchors are not allowed (&{_cut(event.anchor)})")
         if isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent) and event.tag:
-            self._refuse(event, path, f"tags are not allowed ({_tag_text(event.tag)})")
+            name = event.tag.replace("tag:yaml.org,2002:", "!!")
+            self._refuse(event, path, f"tags are not allowed ({_cut(name)})")
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path)
         self._tree.places[path] = _place(event)
@@ -114,9 +155,7 @@ class _Reader:
 
     def _scalar(self, event: yaml.ScalarEvent, path: Path) -> Scalar:
         if event.start_mark and event.end_mark:
-            self._check_tabs_before(event.start_mark.index)
-            self._check_tabs_inside(event.style, event.start_mark.index, event.end_mark.index)
-            self._read_to = event.end_mark.index
+            self._tabs.scalar(event.style, event.start_mark.index, event.end_mark.index)
         text = event.value
         plain = not event.style
         self._tree.places[path] = _place(event, text if plain else None)
@@ -169,44 +208,17 @@ class _Reader:
 
     def _skip(self, events: Iterator[yaml.Event], path: Path) -> None:
         """Read the value of a refused key: its own problems count, its places do not."""
-        aside = Tree(self._tree.source, problems=self._tree.problems)
-        mine, self._tree = self._tree, aside
+        tree = self._tree
+        mine = tree.places, tree.keys, tree.broken
+        tree.places, tree.keys, tree.broken = {}, {}, set()
         try:
             self._node(next(events), events, (*path, ASIDE))
         finally:
-            self._tree = mine
-
-    # libyaml takes tabs in places where the pure parser does not: refused in all of them.
-
-    def _check_tabs_before(self, upto: int) -> None:
-        """Refuse tabs between scalars, except in comments."""
-        if "\t" in self._text[self._read_to : upto]:
-            for found in re.compile("#[^\r\n]*|\t").finditer(self._text, self._read_to, upto):
-                if found[0] == "\t":
-                    self._refuse_tab(found.start())
-                    return
-
-    def _check_tabs_inside(self, style: str | None, start: int, end: int) -> None:
-        """Refuse tabs in unquoted scalars, and in the first line of block scalars."""
-        if style in {"|", ">"}:
-            line_end = re.compile("[\r\n]").search(self._text, start, end)
-            end = line_end.start() if line_end else end
-        if not style or style in {"|", ">"}:
-            tab = self._text.find("\t", start, end)
-            if tab >= 0:
-                self._refuse_tab(tab)
-
-    def _refuse_tab(self, index: int) -> None:
-        if not self._tab_found:
-            self._tab_found = True
-            lines = re.split("\r\n|\r|\n", self._text[:index])
-            place = Place(len(lines), len(lines[-1]) + 1)
-            self._tree.add(place, (), "a tab outside quotes; use spaces")
+            tree.places, tree.keys, tree.broken = mine
 
 
-def _tag_text(tag: str) -> str:
-    """Write a tag as in the text, shortened: `!!python/object` for its long name."""
-    return shown(tag.replace("tag:yaml.org,2002:", "!!"))[1:-1]
+def _cut(text: str | None) -> str:
+    return shown(text or "")[1:-1]
 
 
 def _key_message(key: Value) -> str:
@@ -216,7 +228,7 @@ def _key_message(key: Value) -> str:
         case Unquoted(raw=""):
             return "a key is missing before the colon"
         case Unquoted(raw=raw, taken_for=taken_for):
-            return f'the key {raw} is {taken_for} in YAML; write it in quotes: "{raw}"'
+            return f"the key {_cut(raw)} is {taken_for} in YAML; write it in quotes: {shown(raw)}"
         case bool():
             word = "true" if key else "false"
             return f'the key {word} is a boolean in YAML; write it in quotes: "{word}"'

@@ -62,13 +62,17 @@ class Problem:
 
 
 class InvalidBoxfile(BoxError):
-    """A Boxfile that was refused, with all its problems in the order of the text."""
+    """A Boxfile that was refused, with its first problems in the order of the text.
 
-    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+    `more` is the number of problems further down that are not among the given ones.
+    """
+
+    def __init__(self, source: str, problems: Iterable[Problem], more: int = 0) -> None:
         found = sorted(set(problems), key=lambda problem: problem.order)
         self.problems = tuple(found[:MOST_PROBLEMS])
-        count = f"{len(found)} problems" if len(found) > 1 else "1 problem"
+        self.count = len(found) + more
+        count = f"{self.count} problems" if self.count > 1 else "1 problem"
         details = "\n".join(str(problem) for problem in self.problems)
-        if len(found) > MOST_PROBLEMS:
-            details += f"\nand {len(found) - MOST_PROBLEMS} more"
+        if self.count > MOST_PROBLEMS:
+            details += f"\nand {self.count - MOST_PROBLEMS} more"
         super().__init__(f"{printable(source)}: {count}", details=details)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-SIZE_PATTERN = "[1-9][0-9]{0,11}[KMGT]"
+SIZE_PATTERN = "[1-9][0-9]{0,17}[KMGT]"
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 

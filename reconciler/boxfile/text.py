@@ -37,6 +37,12 @@ def decode(data: bytes, source: str) -> str:
     return text
 
 
+def position(text: str, index: int) -> tuple[int, int]:
+    """Line and column of a character of the text, counted from 1."""
+    lines = re.split("\r\n|\r|\n", text[:index])
+    return len(lines), len(lines[-1]) + 1
+
+
 def _refused(source: str, before: str, message: str) -> InvalidBoxfile:
-    lines = re.split("\r\n|\r|\n", before)
-    return InvalidBoxfile(source, [Problem(source, len(lines), len(lines[-1]) + 1, "", message)])
+    line, column = position(before, len(before))
+    return InvalidBoxfile(source, [Problem(source, line, column, "", message)])

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.boxfile.loader import load
 from reconciler.boxfile.names import InvalidName, check_name
-from reconciler.boxfile.problems import InvalidBoxfile, Problem, printable
-from reconciler.boxfile.text import MAX_BYTES
-from reconciler.engine.spec import Spec, spec_of
+from reconciler.boxfile.problems import InvalidBoxfile, Problem
+from reconciler.engine.declaration import (
+    BeingWritten,
+    NotHere,
+    NotRead,
+    check_regular,
+    declare,
+    read_below,
+    unreadable,
+)
+from reconciler.engine.spec import Spec
 
 SETTLE_SECONDS = 0.08
 """How long a file must not have changed before its text is believed."""
 
 _CLOCK_GRAIN_SECONDS = 0.02
-# O_NONBLOCK: opening a FIFO without it waits for a writer.
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,12 @@ def look_at(directory: int, relative: str) -> os.stat_result | Faulty:
     """
     try:
         found = os.stat(relative, dir_fd=directory)
+        check_regular(found.st_mode)
     except OSError as error:
-        return _unreadable(error)
-    return found if stat.S_ISREG(found.st_mode) else _not_regular(found.st_mode)
+        return _fault(unreadable(error))
+    except NotRead as error:
+        return _fault(error)
+    return found
 
 
 def settled(found: os.stat_result, now: float) -> bool:
@@ -94,59 +101,21 @@ def read_entry(directory: int, relative: str, name: str, path: Path) -> FileStat
     except InvalidName as error:
         return Faulty("InvalidName", str(error))
     try:
-        data = _read_stable(directory, relative)
+        data = read_below(directory, relative)
+        return Declared(declare(data, name=name, path=path))
+    except BeingWritten:
+        return Unsettled()
+    except NotRead as error:
+        return _fault(error)
     except OSError as error:
-        return _unreadable(error)
-    if not isinstance(data, bytes):
-        return data
-    try:
-        return Declared(spec_of(name, load(data, source=str(path)), path.parent))
+        return _fault(unreadable(error))
+    except NotHere as error:
+        return Faulty(error.reason, str(error.problems[0]), error.problems)
     except InvalidBoxfile as error:
         empty = error.problems[0].message.startswith("is empty")
         reason = "EmptySpec" if empty else "InvalidSpec"
         return Faulty(reason, str(error.problems[0]), error.problems)
 
 
-def _read_stable(directory: int, relative: str) -> bytes | Unsettled | Faulty:
-    fd = os.open(relative, _OPEN, dir_fd=directory)
-    try:
-        before = os.fstat(fd)
-        if not stat.S_ISREG(before.st_mode):
-            return _not_regular(before.st_mode)
-        if before.st_size > MAX_BYTES:
-            return _too_large()
-        data = _read(fd)
-        if stamp_of(os.fstat(fd)) != stamp_of(before):
-            return Unsettled()
-    finally:
-        os.close(fd)
-    return _too_large() if len(data) > MAX_BYTES else data
-
-
-def _read(fd: int) -> bytes:
-    """At most one byte more than a Boxfile may have: a file can grow after fstat."""
-    parts = []
-    left = MAX_BYTES + 1
-    while left > 0 and (part := os.read(fd, left)):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
-
-
-def _too_large() -> Faulty:
-    return Faulty("TooLarge", f"is larger than {MAX_BYTES >> 10} KiB")
-
-
-def _unreadable(error: OSError) -> Faulty:
-    return Faulty("Unreadable", f"cannot be read: {printable(error.strerror or str(error))}")
-
-
-def _not_regular(mode: int) -> Faulty:
-    kinds = {
-        stat.S_IFDIR: "a directory",
-        stat.S_IFIFO: "a FIFO",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return Faulty("NotRegular", f"is {kinds.get(stat.S_IFMT(mode), 'no regular file')}, no file")
+def _fault(error: NotRead) -> Faulty:
+    return Faulty(error.reason, error.brief)

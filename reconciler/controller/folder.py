@@ -21,6 +21,8 @@ from reconciler.controller.entry import (
     stamp_of,
 )
 
+# Of what lies around a file, not of the file.
+_OTHER_FAULTS = frozenset({"MountRefused", "OutsideFolder", "Unreadable"})
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -131,7 +133,7 @@ class Folder:
         if not settled(found, time.time()):
             return Entry(printable(name), path, Unsettled(), stamp)
         state = read_entry(directory, relative, name, path)
-        if not isinstance(state, Unsettled) and not _is_unreadable(state):
+        if not isinstance(state, Unsettled) and not _depends_on_more(state):
             self._parsed[relative] = (stamp, state)
         return Entry(printable(name), path, state, stamp)
 
@@ -175,9 +177,9 @@ def _lexists(directory: int, relative: str) -> bool | None:
     return True
 
 
-def _is_unreadable(state: FileState) -> bool:
-    """A permission can change without the file's stamp doing so where a folder denies it."""
-    return isinstance(state, Faulty) and state.reason == "Unreadable"
+def _depends_on_more(state: FileState) -> bool:
+    """Whether it may change without the file: folders deny, links move, mounts' sources come."""
+    return isinstance(state, Faulty) and state.reason in _OTHER_FAULTS
 
 
 def _looks_like_one(name: str) -> bool:

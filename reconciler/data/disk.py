@@ -32,8 +32,8 @@ def ensure_disk(path: Path, size_bytes: int) -> None:
     half-way, or on a full disk, there is no disk rather than half of one. Raises NoRoom, Missing,
     CommandFailed; Refused when there is a disk of another size.
     """
-    with contextlib.suppress(FileNotFoundError):
-        _check_size(path, path.stat().st_size, size_bytes)
+    if size_of(path) is not None:
+        _check_size(path, size_bytes)
         return
     if shutil.disk_usage(path.parent).free < _RESERVE_BYTES:
         raise NoRoom(f"No room for a /data disk in {path.parent}.", hint="free some disk space")
@@ -47,7 +47,28 @@ def ensure_disk(path: Path, size_bytes: int) -> None:
         files.sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-    _check_size(path, path.stat().st_size, size_bytes)
+    _check_size(path, size_bytes)
+
+
+def size_of(path: Path) -> int | None:
+    """The size of a disk in bytes; None when there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def resize_refusal(found: int, wanted: int) -> Refused:
+    """Why a disk of `found` bytes cannot become one of `wanted` bytes."""
+    change = "shrink" if wanted < found else "grow"
+    away = "move the disk away to start with an empty one"
+    with contextlib.suppress(ValueError):
+        away = f"set `data_size: {sizes.format_size(found)}` again, or {away}"
+    return Refused(
+        f"The /data disk has {found} bytes, the Boxfile asks for {wanted}.",
+        details=f"box cannot {change} a disk yet",
+        hint=away,
+    )
 
 
 def _make(program: Path, path: Path, size_bytes: int) -> None:
@@ -64,18 +85,10 @@ def _make(program: Path, path: Path, size_bytes: int) -> None:
         os.close(fd)
 
 
-def _check_size(path: Path, found: int, wanted: int) -> None:
-    if found == wanted:
-        return
-    change = "shrink" if wanted < found else "grow"
-    away = "move the disk away to start with an empty one"
-    with contextlib.suppress(ValueError):
-        away = f"set `data_size: {sizes.format_size(found)}` again, or {away}"
-    raise Refused(
-        f"The /data disk has {found} bytes, the Boxfile asks for {wanted}.",
-        details=f"{path}: box cannot {change} a disk yet",
-        hint=away,
-    )
+def _check_size(path: Path, wanted: int) -> None:
+    found = size_of(path)
+    if found is not None and found != wanted:
+        raise resize_refusal(found, wanted)
 
 
 class DiskHeld(Busy):

@@ -52,6 +52,11 @@ def open_home() -> Path:
     return path
 
 
+def disk_of(home: Path, name: str) -> Path:
+    """Where the /data disk of a sandbox is, or would be."""
+    return home / "sandboxes" / name / "data.img"
+
+
 def sandbox_directory(home: Path, name: str) -> Path:
     """The directory of one sandbox, made when missing. Raises InvalidName."""
     path = home / "sandboxes" / check_name(name)

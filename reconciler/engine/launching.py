@@ -25,7 +25,7 @@ from reconciler.engine import (
     snapshots,
     traces,
 )
-from reconciler.engine.home import sandbox_directory
+from reconciler.engine.home import disk_of, sandbox_directory
 from reconciler.engine.parts import Parts, Progress, current_fingerprint, ensure_parts
 from reconciler.engine.records import STANDING, VmRecord
 from reconciler.engine.spec import Spec
@@ -66,7 +66,7 @@ class _Start:
 
     @property
     def disk(self) -> Path:
-        return self.home / "sandboxes" / self.spec.name / "data.img"
+        return disk_of(self.home, self.spec.name)
 
 
 def start_vm(
@@ -85,7 +85,8 @@ def start_vm(
     """
     parts = ensure_parts(home, spec, progress)
     admission.check_memory(spec.ram_mib)
-    disk.ensure_disk(sandbox_directory(home, spec.name) / "data.img", spec.data_bytes)
+    sandbox_directory(home, spec.name)
+    disk.ensure_disk(disk_of(home, spec.name), spec.data_bytes)
     record = _new_record(home, spec, parts, kind, incarnation)
     start = _Start(home, spec, parts, record, with_data, progress)
     with disk.opened(start.disk) as fd:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reconciler.data import disk
 from reconciler.engine import drift, records, snapshots, traces
+from reconciler.engine.home import disk_of
 from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
 from reconciler.linux import files, identity
 
@@ -20,7 +22,8 @@ class Observation:
 
     `strays` are VMs that nobody waits for any more, `broken` the names of those whose records
     are lost or cannot be read. `facts` are empty unless they were read. `drifts` are the
-    promises whose last reading differed and has not been answered.
+    promises whose last reading differed and has not been answered. `data_bytes` is the size of
+    its /data disk, None without one.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Observation:
     facts: tuple[Fact, ...] = ()
     broken: tuple[str, ...] = ()
     drifts: tuple[str, ...] = ()
+    data_bytes: int | None = None
 
     @property
     def confined(self) -> bool | None:
@@ -67,7 +71,18 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
     lost = {vm for vm in traces.lost(home) if records.sandbox_of(vm) == name}
     broken = tuple(sorted({*records.broken_vms(home, name), *lost}))
     drifts = drift.confinement_drifts(home, name)
-    return Observation(name, record, standing, running, built, tuple(strays), facts, broken, drifts)
+    return Observation(
+        name,
+        record,
+        standing,
+        running,
+        built,
+        tuple(strays),
+        facts,
+        broken,
+        drifts,
+        disk.size_of(disk_of(home, name)),
+    )
 
 
 def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:

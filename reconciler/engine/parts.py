@@ -75,7 +75,8 @@ def ensure_parts(home: Path, spec: Spec, progress: Progress) -> Parts:
         if os.environ.get("BOX_KERNEL"):
             raise
         guest_kernel = kernel.fetch_kernel(home, progress)
-    image = rootfs.built_image(home, spec.base) or rootfs.build_image(home, spec.base, progress)
+    recipe = spec.recipe
+    image = rootfs.built_image(home, recipe) or rootfs.build_image(home, recipe, progress)
     ram_disk = initrd.build_initrd(home, guest_kernel, find_agent())
     mark = boundary_fingerprint(home, spec.backend, chosen, files, guest_kernel)
     return Parts(chosen, files, guest_kernel, ram_disk, image, mark)

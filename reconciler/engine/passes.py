@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.engine import drift, journal, launching, records, slots, traces
-from reconciler.engine.home import sandbox_directory
+from reconciler.engine.home import disk_of, sandbox_directory
 from reconciler.engine.observe import Observation, observe
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
-from reconciler.engine.parts import Progress
+from reconciler.engine.parts import Progress, ensure_parts
 from reconciler.engine.plan import Action, ActionKind, plan
 from reconciler.engine.records import STANDING, SandboxRecord
 from reconciler.engine.spec import Spec
@@ -134,6 +134,8 @@ class _Work:
             case ActionKind.STOP:
                 self._end_standing(seen)
             case ActionKind.REPLACE:
+                # What cannot be started, or is slow to build, does not stop what runs.
+                ensure_parts(self._home, self._need_spec(), self._progress)
                 self._end_standing(seen)
                 self._start()
             case ActionKind.DESTROY:
@@ -227,7 +229,7 @@ def destroy(home: Path, name: str, *, with_data: bool, progress: Progress) -> No
             traces.discard_named(home, broken)
         destroy_records(home, name)
         if with_data:
-            (directory / "data.img").unlink(missing_ok=True)
+            disk_of(home, name).unlink(missing_ok=True)
     journal.record(home, name, "Normal", "Destroyed", "by command", with_data=with_data)
 
 

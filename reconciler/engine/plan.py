@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from reconciler.boxfile.changes import Change, changes
+from reconciler.data import disk
+
 if TYPE_CHECKING:
     from reconciler.engine.observe import Observation
     from reconciler.engine.spec import Spec
+    from reconciler.errors import Refused
 
 
 class ActionKind(StrEnum):
@@ -25,17 +29,23 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do; `widening` names every change that gives the sandbox more than before."""
+    """One thing to do, with the changes of the Boxfile it makes so."""
 
     kind: ActionKind
     sandbox: str
     reason: str
-    widening: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def widening(self) -> tuple[str, ...]:
+        """The fields whose change gives the sandbox more reach than it had."""
+        return tuple(change.field for change in self.changes if change.widening)
 
 
 def plan(spec: Spec | None, seen: Observation) -> tuple[Action, ...]:
     """What makes `seen` what `spec` says; () when it is so already.
 
+    Raises Refused for a change of /data's disk that cannot be made, so that what runs goes on.
     None is an absence that the caller has made sure of: the sandbox's VM goes, its /data stays.
     """
     actions = [
@@ -64,15 +74,13 @@ def _present(spec: Spec, seen: Observation) -> list[Action]:
     name = seen.name
     old = seen.record.spec if seen.record else None
     changed = differences(old, spec) if old else ()
-    wider = widenings(old, spec) if old else ()
     actions = []
     if old is None:
         actions.append(Action(ActionKind.UPDATE, name, "new Boxfile"))
     elif changed:
-        reason = "changed: " + ", ".join(changed)
-        actions.append(Action(ActionKind.UPDATE, name, reason, wider))
+        actions.append(Action(ActionKind.UPDATE, name, _changed(changed), changed))
     if spec.state == "running":
-        return actions + _running(spec, seen, changed, wider)
+        return actions + _running(spec, seen)
     if seen.vm is not None:
         left = "" if seen.running else "; what was left of its VM is taken away"
         stop = Action(ActionKind.STOP, name, f"declared `state: {spec.state}`{left}")
@@ -83,42 +91,38 @@ def _present(spec: Spec, seen: Observation) -> list[Action]:
     return actions
 
 
-def _running(
-    spec: Spec, seen: Observation, changed: tuple[str, ...], wider: tuple[str, ...]
-) -> list[Action]:
-    vm = seen.vm
+def _running(spec: Spec, seen: Observation) -> list[Action]:
     if not seen.running and seen.drifts and spec.on_drift == "stop":
         # Stopped for what was found. A fresh VM for the same guest is somebody's decision to make.
         return []
+    vm = seen.vm
+    outdated = seen.running and vm is not None and vm.spec.vm_digest != spec.vm_digest
+    refusal = _refused_disk(spec, seen)
+    failed = [fact.promise for fact in seen.facts if fact.failed]
+    if failed and spec.on_drift == "stop" and (refusal or not outdated):
+        reason = "confinement differs: " + ", ".join(failed)
+        return [Action(ActionKind.STOP, seen.name, reason)]
+    if refusal and (outdated or not seen.running):
+        raise refusal
     if not seen.running:
         reason = "its VMM ended without us" if vm else "not running yet"
         return [Action(ActionKind.START, seen.name, reason)]
-    if vm is not None and vm.spec.vm_digest != spec.vm_digest:
-        reason = "changed: " + ", ".join(changed or differences(vm.spec, spec))
-        return [Action(ActionKind.REPLACE, seen.name, reason, wider)]
-    failed = [fact.promise for fact in seen.facts if fact.failed]
-    if failed and spec.on_drift == "stop":
-        reason = "confinement differs: " + ", ".join(failed)
-        return [Action(ActionKind.STOP, seen.name, reason)]
+    if outdated and vm is not None:
+        changed = differences(vm.spec, spec)
+        return [Action(ActionKind.REPLACE, seen.name, _changed(changed), changed)]
     return []
 
 
-def differences(old: Spec, new: Spec) -> tuple[str, ...]:
-    """The fields that differ, as `name old→new`; values of `env` are not shown."""
-    found = []
-    for name, before in old.to_json().items():
-        after = getattr(new, name)
-        if before != after:
-            found.append(name if name == "env" else f"{name} {before}→{after}")
-    return tuple(found)
+def _refused_disk(spec: Spec, seen: Observation) -> Refused | None:
+    if seen.data_bytes is None or seen.data_bytes == spec.data_bytes:
+        return None
+    return disk.resize_refusal(seen.data_bytes, spec.data_bytes)
 
 
-def widenings(old: Spec, new: Spec) -> tuple[str, ...]:
-    """The differences that give the sandbox more reach than it had."""
-    wider = {
-        "isolation": (old.isolation, new.isolation) == ("strict", "standard"),
-        "network": (old.network, new.network) == ("none", "bridge"),
-        "readonly": old.readonly and not new.readonly,
-        "on_drift": (old.on_drift, new.on_drift) == ("stop", "alert"),
-    }
-    return tuple(name for name, is_wider in wider.items() if is_wider)
+def differences(old: Spec, new: Spec) -> tuple[Change, ...]:
+    """The fields that differ, with what each change does."""
+    return changes(old.to_json(), new.to_json())
+
+
+def _changed(found: tuple[Change, ...]) -> str:
+    return "changed: " + ", ".join(map(str, found))

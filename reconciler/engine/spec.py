@@ -8,8 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, cast
+
+from reconciler.boxfile.recipe import Blueprint, NewFile, NewUser, PackageManager, Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,32 +21,26 @@ if TYPE_CHECKING:
     from reconciler.confinement.policy import Isolation
 
 _ARCHIVE = "oci-archive:"
-DEFAULT_DATA_BYTES = 8 << 30
-_VM_FIELDS = (
-    "base",
-    "backend",
-    "isolation",
-    "cpus",
-    "ram_mib",
-    "network",
-    "readonly",
-    "data_bytes",
-)
+_NO_BLUEPRINT = Blueprint()
 
-_TYPES: dict[str, type] = {
-    "cpus": int,
-    "ram_mib": int,
-    "timeout_seconds": int,
-    "data_bytes": int,
-    "readonly": bool,
-    "protect": bool,
-}
-"""Of the fields that are no text."""
+
+@dataclass(frozen=True, slots=True)
+class HostMount:
+    """A folder or file of the host for the guest; `host` is absolute, with links as they are."""
+
+    host: str
+    guest: str
+    mode: str = "ro"
+    follow_symlink: bool = False
+    risky: bool = False
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The fields of a Boxfile, with its name; sizes in bytes, `env` in the file's order."""
+    """The fields of a Boxfile under their names, with the sandbox's; paths are absolute.
+
+    `env` is in the file's order. What its record does not say has the default.
+    """
 
     name: str
     base: str
@@ -55,10 +52,42 @@ class Spec:
     readonly: bool
     timeout_seconds: int
     env: tuple[tuple[str, str], ...]
-    data_bytes: int
+    data_size: str | None
     state: str
     on_drift: str
     protect: bool
+    passt: bool = False
+    warm: int = 0
+    warmup: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    mounts: tuple[HostMount, ...] = ()
+    blueprint: Blueprint = _NO_BLUEPRINT
+    pkgmgr: PackageManager | None = None
+    seccomp: str | None = None
+
+    @property
+    def data_bytes(self) -> int:
+        """The size of /data."""
+        from reconciler.boxfile.changes import data_bytes
+
+        return data_bytes(self.data_size)
+
+    @property
+    def recipe(self) -> Recipe:
+        """What its root image is built from."""
+        from reconciler.boxfile.packages import manager_of
+
+        manager = (self.pkgmgr or manager_of(self.base)) if self.packages else None
+        return Recipe(
+            base=self.base,
+            pkgmgr=manager,
+            packages=self.packages,
+            users=self.blueprint.users,
+            files=self.blueprint.write_files,
+            run=self.run,
+            runcmd=self.blueprint.runcmd,
+        )
 
     @property
     def digest(self) -> str:
@@ -68,7 +97,10 @@ class Spec:
     @property
     def vm_digest(self) -> str:
         """Of what a running VM cannot be given: another one means another VM."""
-        return _digest({name: getattr(self, name) for name in _VM_FIELDS})
+        from reconciler.boxfile.changes import NEW_VM
+
+        value = asdict(self)
+        return _digest({name: value[name] for name in NEW_VM} | {"data_size": self.data_bytes})
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object that `from_json` takes."""
@@ -77,41 +109,89 @@ class Spec:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Spec:
         """The spec in a record of ours; ValueError when it is none."""
-        wanted = {field.name for field in fields(cls)}
-        if odd := wanted.symmetric_difference(value):
+        known = {field.name: field for field in fields(cls)}
+        needed = {name for name, field in known.items() if field.default is MISSING}
+        if odd := (value.keys() - known.keys()) | (needed - value.keys()):
             raise ValueError(f"not a spec of this version: {', '.join(sorted(odd))}")
-        env = tuple((str(name), str(text)) for name, text in value["env"])
-        for name in wanted - {"env"}:
-            if type(value[name]) is not _TYPES.get(name, str):
-                raise ValueError(f"not a spec: {name} is {value[name]!r}")
-        return cls(**{**value, "env": env})
+        try:
+            return cls(**{name: _READ.get(name, _text)(each) for name, each in value.items()})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a spec: {error}") from error
 
 
 def spec_of(name: str, boxfile: Boxfile, folder: Path) -> Spec:
     """What the Boxfile of `name` declares; relative paths in it count from its `folder`."""
-    return Spec(
-        name=name,
-        base=_absolute(boxfile.base, folder),
-        backend=boxfile.backend,
-        isolation=boxfile.isolation,
-        cpus=boxfile.cpus,
-        ram_mib=boxfile.ram_mib,
-        network=boxfile.network,
-        readonly=boxfile.readonly,
-        timeout_seconds=boxfile.timeout_seconds,
-        env=tuple(boxfile.env.items()),
-        data_bytes=boxfile.data_size_bytes or DEFAULT_DATA_BYTES,
-        state=boxfile.state,
-        on_drift=boxfile.on_drift,
-        protect=boxfile.protect,
+    value = boxfile.model_dump(exclude={"version"})
+    value["env"] = list(value["env"].items())
+    value["base"] = _absolute_base(value["base"], folder)
+    for mount in value["mounts"]:
+        # Unlike Path's, this one leaves ~ as it is where nobody has a home.
+        home = os.path.expanduser(mount["host"])  # noqa: PTH111
+        mount["host"] = _absolute(home, folder)
+    if value["seccomp"] is not None:
+        value["seccomp"] = _absolute(value["seccomp"], folder)
+    return Spec.from_json({"name": name, **value})
+
+
+def _absolute_base(base: str, folder: Path) -> str:
+    if not base.startswith(_ARCHIVE):
+        return base
+    return _ARCHIVE + _absolute(base.removeprefix(_ARCHIVE), folder)
+
+
+def _absolute(path: str, folder: Path) -> str:
+    # normpath, not resolve: a link is followed, or refused, each time the file is used.
+    return os.path.normpath(folder / path)
+
+
+def _text(value: object) -> str:
+    return cast("str", _of(str)(value))
+
+
+def _of(wanted: type) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        if type(value) is not wanted:
+            raise TypeError(f"{value!r} is no {wanted.__name__}")
+        return value
+
+    return read
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _texts(value: list[object]) -> tuple[str, ...]:
+    return tuple(_text(each) for each in value)
+
+
+def _blueprint(value: dict[str, Any]) -> Blueprint:
+    return Blueprint(
+        users=tuple(NewUser(**each) for each in value["users"]),
+        write_files=tuple(NewFile(**each) for each in value["write_files"]),
+        runcmd=_texts(value["runcmd"]),
     )
 
 
-def _absolute(base: str, folder: Path) -> str:
-    if not base.startswith(_ARCHIVE):
-        return base
-    # normpath, not resolve: a link is followed each time the archive is read.
-    return _ARCHIVE + os.path.normpath(folder / base.removeprefix(_ARCHIVE))
+_READ: dict[str, Callable[[Any], Any]] = {
+    "cpus": _of(int),
+    "ram_mib": _of(int),
+    "timeout_seconds": _of(int),
+    "warm": _of(int),
+    "readonly": _of(bool),
+    "protect": _of(bool),
+    "passt": _of(bool),
+    "data_size": _optional_text,
+    "pkgmgr": _optional_text,
+    "seccomp": _optional_text,
+    "warmup": _texts,
+    "packages": _texts,
+    "run": _texts,
+    "env": lambda value: tuple((_text(name), _text(text)) for name, text in value),
+    "mounts": lambda value: tuple(HostMount(**each) for each in value),
+    "blueprint": _blueprint,
+}
+"""How a record's values are read; those of other fields are text."""
 
 
 def _digest(value: object) -> str:

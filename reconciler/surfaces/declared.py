@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from reconciler.boxfile.problems import printable
 from reconciler.engine import passes, records
 from reconciler.engine.records import SandboxRecord
 from reconciler.engine.spec import Spec
-from reconciler.errors import Missing
+from reconciler.errors import Missing, Refused
 from reconciler.linux import files
-
-_MAX_BYTES = (256 << 10) + 1
 
 
 def sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
@@ -42,13 +41,14 @@ def sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
 
 
 def load(name: str, path: Path) -> Spec:
-    """Read one Boxfile. Raises InvalidBoxfile with every problem in it."""
-    from reconciler.boxfile.loader import load as load_boxfile
-    from reconciler.engine.spec import spec_of
+    """Read one Boxfile. Raises InvalidBoxfile with every problem in it, NotRead, OSError."""
+    from reconciler.engine.declaration import NotRead, declare, read_file
 
-    with path.open("rb") as stream:
-        data = stream.read(_MAX_BYTES)
-    return spec_of(name, load_boxfile(data, source=str(path)), path.absolute().parent)
+    try:
+        data = read_file(path)
+    except NotRead as error:
+        raise Refused(f"{printable(str(path))} {error.brief}.") from error
+    return declare(data, name=name, path=path)
 
 
 def default_folder() -> Path:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reconciler.boxfile.loader import load
-from reconciler.boxfile.problems import InvalidBoxfile, Problem, printable
-from reconciler.boxfile.text import MAX_BYTES
+from reconciler.boxfile.problems import Problem, printable
 
 Format = Literal["text", "json"]
 
@@ -69,25 +66,6 @@ def problem_json(problem: Problem) -> dict[str, Any]:
         "path": problem.path,
         "message": problem.message,
     }
-
-
-def validation(paths: Sequence[Path]) -> int:
-    """Check Boxfiles and print every problem; 1 when there is any."""
-    bad = 0
-    for path in paths:
-        try:
-            with path.open("rb") as stream:
-                load(stream.read(MAX_BYTES + 1), source=str(path))
-        except InvalidBoxfile as error:
-            bad += 1
-            for problem in error.problems:
-                sys.stderr.write(f"{problem}\n")
-        except OSError as error:
-            bad += 1
-            sys.stderr.write(f"{printable(str(path))}: {error.strerror}\n")
-        else:
-            sys.stdout.write(f"{printable(str(path))}: good\n")
-    return 1 if bad else 0
 
 
 def inspection(value: Mapping[str, Any], output: Format) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import reconciler
+
 FOLDER = Path(__file__).parents[1] / "data" / "boxfiles"
 GOOD = sorted((FOLDER / "good").iterdir())
 BAD = sorted((FOLDER / "bad").iterdir())
-EXAMPLES = sorted((Path(__file__).parents[2] / "desired").rglob("*Boxfile"))
+_ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted([*_ROOT.glob("desired/*Boxfile"), *_ROOT.glob("examples/*Boxfile")])
 
 EXPECT = "# expect: "
 
 
 def expected(path: Path) -> list[str]:
     """Return the problems a bad Boxfile announces, each `line:column: field: message`."""
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [line.removeprefix(EXPECT) for line in lines if line.startswith(EXPECT)]
+    text = path.read_bytes().decode(errors="replace")
+    said = [line.removeprefix(EXPECT) for line in text.split("\n") if line.startswith(EXPECT)]
+    return [line.replace("{version}", reconciler.__version__) for line in said]

@@ -15,7 +15,23 @@ def test_units_are_powers_of_1024(text: str, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "G", "0G", "-1G", "+1G", "1.5G", "10g", "10GB", "1e9K", "4G\n", " 4G", "٣G"]
+    "text",
+    [
+        "",
+        "10",
+        "G",
+        "0G",
+        "-1G",
+        "+1G",
+        "1.5G",
+        "10g",
+        "10GB",
+        "1e9K",
+        "4G\n",
+        " 4G",
+        "٣G",
+        "9" * 5000 + "G",
+    ],
 )
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match="like 10G"):

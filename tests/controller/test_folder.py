@@ -147,10 +147,19 @@ class TestKinds:
         assert fault(scan_of(folder), "h") == "TooLarge"
         assert time.monotonic() - begun < 1
 
-    def test_a_file_that_reads_longer_than_it_says(self, folder: Path) -> None:
-        # Files of /proc have the size 0.
-        (folder / "k.Boxfile").symlink_to("/proc/kallsyms")
-        assert fault(scan_of(folder), "k") in {"TooLarge", "InvalidSpec"}
+    def test_a_link_out_of_the_folder_is_not_read(self, folder: Path) -> None:
+        outside = folder.parent / "outside"
+        outside.mkdir()
+        (outside / "x").write_text("base: builtin:busybox\nnetwork: none\n")
+        (folder / "k.Boxfile").symlink_to("../outside/x")
+        time.sleep(0.1)
+        scanner = Folder(folder)
+        assert fault(scanner.scan(), "k") == "OutsideFolder"
+        # Not remembered: the same file can come into the folder without being touched.
+        outside.rename(folder / "inside")
+        (folder / "k.Boxfile").unlink()
+        (folder / "k.Boxfile").symlink_to("inside/x")
+        assert isinstance(states(scanner.scan())["k"], Declared)
 
     def test_what_may_not_be_read_is_there(self, open_folder: Path) -> None:
         put(open_folder / "web.Boxfile").chmod(0)

@@ -25,7 +25,7 @@ SCRIPT = """
         spec = Spec(
             name="web", base="builtin:busybox", backend="qemu", isolation={isolation!r}, cpus=1,
             ram_mib=256, network="none", readonly=False, timeout_seconds=0, env=(),
-            data_bytes=16 << 20, state=state, on_drift="alert", protect=False,
+            data_size="16M", state=state, on_drift="alert", protect=False,
         )
         quiet = lambda _text: None
         outcome = passes.run_pass(home, "web", spec, source=None, folder=None, progress=quiet)

@@ -7,9 +7,10 @@ import pytest
 
 from reconciler.confinement.facts import Fact, Verdict
 from reconciler.engine.observe import Observation
-from reconciler.engine.plan import ActionKind, differences, plan, widenings
+from reconciler.engine.plan import ActionKind, differences, plan
 from reconciler.engine.records import SandboxRecord
 from reconciler.engine.spec import Spec
+from reconciler.errors import Refused
 from tests.engine import specs
 from tests.engine.specs import RECORD, SPEC, spec
 
@@ -113,8 +114,27 @@ def test_what_was_stopped_for_drift_is_started_by_nobody_else(
 
 def test_differences_name_fields_but_no_values_of_env() -> None:
     other = spec(cpus=2, env=(("TOKEN", "secret"),))
-    assert differences(SPEC, other) == ("cpus 1→2", "env")
+    found = [str(change) for change in differences(SPEC, other)]
+    assert found == ["cpus 1→2 (restart)", "env +TOKEN -EDITOR (live)"]
     assert "secret" not in plan(other, UP)[0].reason
+
+
+def test_a_disk_that_cannot_change_stops_nothing_and_starts_nothing() -> None:
+    other = spec(data_size="32M")
+    for seen in (replace(UP, data_bytes=16 << 20), replace(DOWN, data_bytes=16 << 20)):
+        with pytest.raises(Refused, match="asks for 33554432"):
+            plan(other, seen)
+        assert plan(SPEC, seen) == plan(SPEC, replace(seen, data_bytes=None))
+    assert kinds(spec(data_size="32M", state="stopped"), replace(UP, data_bytes=16 << 20)) == [
+        "stop",
+        "update",
+    ]
+
+
+def test_a_vm_less_confined_is_stopped_although_its_disk_cannot_change() -> None:
+    wrong = Fact("seccomp", "on", "off", Verdict.DIFFERS)
+    seen = replace(UP, data_bytes=16 << 20, facts=(wrong,))
+    assert kinds(spec(data_size="32M"), seen) == ["update", "stop"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +147,8 @@ def test_differences_name_fields_but_no_values_of_env() -> None:
     ],
 )
 def test_only_more_reach_is_widening(before: Spec, after: Spec, field: str) -> None:
-    assert widenings(before, after) == (field,)
-    assert widenings(after, before) == ()
-    assert widenings(before, before) == ()
+    assert [change.field for change in differences(before, after)] == [field]
+    assert [change.widening for change in differences(before, after)] == [True]
+    assert [change.widening for change in differences(after, before)] == [False]
+    assert differences(before, before) == ()
     assert plan(after, replace(UP, record=recorded(before)))[0].widening == (field,)

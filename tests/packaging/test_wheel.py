@@ -64,7 +64,7 @@ def test_the_wheel_carries_the_agent_the_security_files_and_the_examples(wheel: 
     assert mode & 0o111 == 0o111
     for source, inside in [
         ("security", "_security"),
-        ("desired", "_examples"),
+        ("examples", "_examples"),
         ("schemas", "_schemas"),
     ]:
         files = {path.relative_to(ROOT / source) for path in (ROOT / source).rglob("*.*")}
@@ -94,9 +94,35 @@ HEADER_FIELDS = ((0x20, 8), (0x36, 2), (0x38, 2))
 PT_LOAD, PT_INTERP = 1, 3
 
 
-def test_the_wheel_installed_into_an_empty_environment_runs(wheel: Path, tmp_path: Path) -> None:
-    run("/usr/bin/python3", "-m", "venv", "venv", cwd=tmp_path)
-    pip = (tmp_path / "venv/bin/python", "-m", "pip", "install", "--quiet")
-    run(*pip, "--constraint", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Install the wheel into an empty environment; yield its box."""
+    folder = tmp_path_factory.mktemp("installed")
+    run("/usr/bin/python3", "-m", "venv", "venv", cwd=folder)
+    pip = (folder / "venv/bin/python", "-m", "pip", "install", "--quiet")
+    run(*pip, "--constraint", ROOT / "constraints.txt", wheel, cwd=folder)
+    yield folder / "venv/bin/box"
+    shutil.rmtree(folder)
+
+
+def test_the_wheel_installed_into_an_empty_environment_runs(
+    wheel: Path, installed: Path, tmp_path: Path
+) -> None:
     version = wheel.name.split("-")[1]
-    assert version in run(tmp_path / "venv/bin/box", "--version", cwd=tmp_path)
+    assert version in run(installed, "--version", cwd=tmp_path)
+
+
+def test_an_installed_box_has_the_examples_and_the_schema(installed: Path, tmp_path: Path) -> None:
+    names = [path.stem for path in (ROOT / "examples").glob("*.Boxfile")]
+    assert names
+    run(installed, "new", "plain", cwd=tmp_path)
+    for name in names:
+        run(installed, "new", name, "--from", name, cwd=tmp_path)
+    said = run(installed, "validate", "desired", cwd=tmp_path)
+    assert said.splitlines() == [
+        f"desired/{name}.Boxfile: good" for name in sorted([*names, "plain"])
+    ]
+    schema = (ROOT / "schemas/boxfile.schema.json").read_text()
+    assert run(installed, "schema", cwd=tmp_path) == schema
+    assert (tmp_path / "desired/.boxfile.schema.json").read_text() == schema
+    assert "2048" in run(installed, "explain", "ram_mib", cwd=tmp_path)

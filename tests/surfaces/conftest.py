@@ -1,10 +1,11 @@
-"""Real VMs for the tests of the command line."""
+"""Real VMs for the tests of the command line, and an empty place for those that need none."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +44,11 @@ def vms(_shared: Live) -> Iterator[Live]:
         path.unlink()
     for name in [path.name for path in (_shared.home / "sandboxes").glob("*")]:
         _shared.box("destroy", "--data", name)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory; no folder of Boxfiles is named."""
+    monkeypatch.delenv("BOX_DESIRED", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -48,19 +47,6 @@ def test_problems_have_all_their_parts() -> None:
         "path": "cpu",
         "message": "unknown",
     }
-
-
-def test_validation_tells_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good, bad = tmp_path / "good.Boxfile", tmp_path / "bad.Boxfile"
-    good.write_text("base: builtin:busybox\nnetwork: none\n")
-    bad.write_text("base: builtin:busybox\nnetwork: none\ncpu: 1\nram: 2\n")
-    assert render.validation([good]) == 0
-    assert render.validation([bad, good, tmp_path / "none.Boxfile"]) == 1
-    said = capsys.readouterr()
-    assert f"{bad}:3:1: " in said.err
-    assert f"{bad}:4:1: " in said.err
-    assert "none.Boxfile: No such file" in said.err
-    assert said.out.splitlines()[-1] == f"{good}: good"
 
 
 def test_an_inspection_shows_every_fact(capsys: pytest.CaptureFixture[str]) -> None:

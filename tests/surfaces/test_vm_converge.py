@@ -101,6 +101,51 @@ def test_a_bad_edit_leaves_the_running_machine_alone(vms: Live) -> None:
     vms.box("exec", "web", "--", "true")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SMALL + "data_size: 32M\n", b"box cannot shrink a disk yet"),
+        (SMALL.replace("builtin:busybox", "oci-archive:./missing.tar") + DATA, b"missing.tar"),
+        (SMALL + DATA + "backend: podman\n", b"does not have podman yet"),
+        (SMALL + DATA + "warm: 2\n", b"qemu keeps no waiting VMs yet"),
+    ],
+    ids=["smaller-disk", "missing-base", "backend-to-come", "not-for-qemu"],
+)
+def test_an_edit_that_cannot_be_made_so_leaves_the_running_machine_alone(
+    vms: Live, text: str, said: bytes
+) -> None:
+    vms.declare("web")
+    vms.box("sync", str(vms.folder))
+    pid = vms.pid("web")
+    vms.declare("web", text)
+    done = vms.box("sync", str(vms.folder), status=1)
+    assert said in done.stdout + done.stderr
+    assert vms.pid("web") == pid
+    vms.box("exec", "web", "--", "true", status=None)
+    vms.declare("web")
+    vms.box("sync", str(vms.folder))
+    assert vms.pid("web") == pid
+
+
+def test_a_plan_says_what_each_change_does_and_which_one_widens(vms: Live) -> None:
+    vms.declare("web", SMALL + DATA + "readonly: true\n")
+    vms.box("sync", str(vms.folder))
+    vms.declare("web", SMALL + DATA + "timeout_seconds: 9\nenv: {TOKEN: s3cret}\n")
+    text = vms.box("plan", str(vms.folder), status=2).stdout.decode()
+    assert "readonly true→false (restart, wider)" in text
+    assert "timeout_seconds 0→9 (live), env +TOKEN (live)" in text
+    assert "s3cret" not in text
+    planned = json.loads(vms.box("plan", "-o", "json", str(vms.folder), status=2).stdout)
+    (sandbox,) = planned["sandboxes"]
+    changes = {each["field"]: each for action in sandbox["actions"] for each in action["changes"]}
+    assert changes["readonly"] == {
+        "field": "readonly",
+        "effect": "restart",
+        "widening": True,
+        "text": "readonly true→false",
+    }
+
+
 def test_watch_follows_every_change(vms: Live) -> None:
     vms.box("sync", str(vms.folder))
     controller = watch(vms)

@@ -13,7 +13,7 @@ from reconciler.engine.home import home_path, open_home
 from reconciler.errors import Missing, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
-from reconciler.surfaces.cli import converge, quickstart, vm
+from reconciler.surfaces.cli import boxfiles, converge, quickstart, vm
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Usage
 
@@ -78,20 +78,6 @@ def _root(
     if version:
         typer.echo(f"box {reconciler.__version__}")
         raise typer.Exit
-
-
-@app.command()
-def validate(
-    boxfiles: Annotated[list[Path], typer.Argument(help="Boxfiles, or folders of them.")],
-) -> int:
-    """Check Boxfiles without touching anything: every error with its file, line and column."""
-    return render.validation([path for given in boxfiles for path in _boxfiles(given)])
-
-
-def _boxfiles(given: Path) -> list[Path]:
-    if given.is_dir():
-        return sorted([*given.glob("*.Boxfile"), *given.glob("*/Boxfile")])
-    return [given]
 
 
 @app.command()
@@ -218,5 +204,6 @@ def home() -> None:
     typer.echo(home_path())
 
 
+boxfiles.register(app)
 converge.register(app)
 quickstart.register(app)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from reconciler.boxfile.problems import printable
@@ -33,10 +34,8 @@ def plan(survey: Survey, planned: Sequence[Planned], output: Format) -> None:
 def _plan_rows(planned: Planned) -> Iterator[tuple[str, str, str, str]]:
     wish = planned.wish
     for action in planned.actions:
-        why = action.reason
-        if action.widening:
-            why += "; wider: " + ", ".join(action.widening)
-        yield ("!" if action.widening else "", wish.name, str(action.kind), why)
+        mark = "!" if action.widening else ""
+        yield mark, wish.name, str(action.kind), action.reason
     if planned.error is not None:
         yield ("", wish.name, "-", str(planned.error))
     elif not planned.actions:
@@ -206,4 +205,5 @@ def _action_json(action: Action) -> dict[str, Any]:
         "kind": str(action.kind),
         "reason": action.reason,
         "widening": list(action.widening),
+        "changes": [asdict(change) for change in action.changes],
     }
