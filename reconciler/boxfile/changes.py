@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from reconciler.boxfile.packages import manager_of
 from reconciler.boxfile.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 DEFAULT_DATA_BYTES = 8 << 30
 DISK_BACKENDS = frozenset({"firecracker", "qemu"})
 """Those whose /data is a disk; on the others it is a folder, which a disk does not become."""
+
+
+Fields = Mapping[str, Any]
 
 
 class Effect(StrEnum):
@@ -46,17 +50,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How changes of a field are judged, by its values before and after."""
+    """How changes of a field are judged: by its values, its effect by all fields' values."""
 
-    effect: Effect | Callable[[Any, Any], Effect]
+    effect: Effect | Callable[[Fields, Fields], Effect]
     widens: Callable[[Any, Any], bool] = lambda _before, _after: False
     describe: Callable[[str, Any, Any], str] = lambda name, before, after: (
         f"{name} {_word(before)}→{_word(after)}"
     )
 
-    def effect_of(self, before: object, after: object) -> Effect:
-        """The effect of one change."""
-        return self.effect(before, after) if callable(self.effect) else self.effect
+    def effect_of(self, old: Fields, new: Fields) -> Effect:
+        """The effect of this field's change."""
+        return self.effect(old, new) if callable(self.effect) else self.effect
 
 
 def between(old: Boxfile, new: Boxfile) -> tuple[Change, ...]:
@@ -64,7 +68,7 @@ def between(old: Boxfile, new: Boxfile) -> tuple[Change, ...]:
     return changes(old.model_dump(), new.model_dump())
 
 
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Change, ...]:
+def changes(old: Fields, new: Fields) -> tuple[Change, ...]:
     """How `new` differs from `old` in the fields that both have; other keys do not count."""
     found = []
     for name, field in FIELDS.items():
@@ -74,7 +78,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Change, ...
         found.append(
             Change(
                 name,
-                field.effect_of(before, after),
+                field.effect_of(old, new),
                 field.widens(before, after),
                 field.describe(name, before, after),
             )
@@ -118,12 +122,15 @@ def _mounts(name: str, before: list[dict[str, Any]], after: list[dict[str, Any]]
     for guest, mount in new.items():
         was = old.get(guest)
         if was is None:
-            words.append(f"+{guest} ({mount['mode']})")
-        elif was["mode"] != mount["mode"]:
-            words.append(f"{guest} {was['mode']}→{mount['mode']}")
+            words.append(f"+{guest} (host: {_mount_word(mount)})")
         elif was != mount:
-            words.append(f"~{guest}")
+            words.append(f"{guest} (host: {_mount_word(was)}→{_mount_word(mount)})")
     return " ".join([*words, *(f"-{guest}" for guest in old if guest not in new)])
+
+
+def _mount_word(mount: dict[str, Any]) -> str:
+    flags = [name for name in ("follow_symlink", "risky") if mount[name]]
+    return ", ".join([f"{mount['host']} {mount['mode']}", *flags])
 
 
 def _wider_mounts(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
@@ -141,9 +148,21 @@ def _change_to(value: object) -> Callable[[object, object], bool]:
     return lambda _before, after: after == value
 
 
-def _other_store(before: str, after: str) -> Effect:
-    same = (before in DISK_BACKENDS) == (after in DISK_BACKENDS)
+def _other_store(old: Fields, new: Fields) -> Effect:
+    same = (old["backend"] in DISK_BACKENDS) == (new["backend"] in DISK_BACKENDS)
     return Effect.REBUILD if same else Effect.DATA_LOSING
+
+
+def _other_manager(old: Fields, new: Fields) -> Effect:
+    """Only packages ask for a manager, and the base may have told the same one."""
+    managers = [_manager(fields) for fields in (old, new)]
+    return Effect.NOTHING if managers[0] == managers[1] else Effect.REBUILD
+
+
+def _manager(fields: Fields) -> str | None:
+    if not fields["packages"]:
+        return None
+    return fields["pkgmgr"] or manager_of(fields["base"])
 
 
 def _wider_backend(before: str, after: str) -> bool:
@@ -156,11 +175,13 @@ def data_bytes(size: str | None) -> int:
     return DEFAULT_DATA_BYTES if size is None else parse_size(size)
 
 
-def _resize(before: str | None, after: str | None) -> Effect:
-    old, new = data_bytes(before), data_bytes(after)
-    if old == new:
+def _resize(old: Fields, new: Fields) -> Effect:
+    if new["backend"] not in DISK_BACKENDS:
+        return Effect.LIVE  # a folder, which box measures
+    before, after = data_bytes(old["data_size"]), data_bytes(new["data_size"])
+    if before == after:
         return Effect.NOTHING
-    return Effect.DATA_LOSING if new < old else Effect.RESTART
+    return Effect.DATA_LOSING if after < before else Effect.RESTART
 
 
 FIELDS: dict[str, Field] = {
@@ -181,7 +202,7 @@ FIELDS: dict[str, Field] = {
     "env": Field(Effect.LIVE, describe=_keys),
     "mounts": Field(Effect.RESTART, _wider_mounts, _mounts),
     "blueprint": Field(Effect.REBUILD, describe=_only_name),
-    "pkgmgr": Field(Effect.REBUILD),
+    "pkgmgr": Field(_other_manager),
     # Whether another profile allows more is not told by its path: only back to ours is not wider.
     "seccomp": Field(Effect.RESTART, lambda _before, after: after is not None),
     "data_size": Field(_resize),

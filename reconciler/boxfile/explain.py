@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 import reconciler
@@ -80,26 +82,54 @@ def _message(error: ErrorDetails, tree: Tree, path: Path) -> str:
     if path == ("version",) and not _is_empty(value):
         return _wrong_version(value)
     if kind == "missing":
-        return "is required"
+        return f"is required, for example {path[-1]}: {_example(path)}"
     if kind == "extra_forbidden":
         return unknown_key_message(str(path[-1]), fields_at(path[:-1]))
     if _is_empty(value):
-        return "has no value; give one or remove the line"
+        rest = "" if _is_required(path) else " or remove the line"
+        return f"has no value; give one{rest}"
     if kind in EXPECTED:
         expected = "a size like 10G" if path == ("data_size",) else EXPECTED[kind]
-        return _wrong_type(value, expected, tree.places[path].unquoted)
+        return _wrong_type(value, expected + _range(path), tree.places[path].unquoted, path)
     if kind == "literal_error":
         allowed = error["ctx"]["expected"].replace("'", "")
         what = shown(value) if isinstance(value, str) else _plain(value)
         return f"{what} is not allowed; allowed: {allowed}"
-    return _out_of_bounds(error)
+    return _out_of_bounds(error, path)
+
+
+def _field(path: Path) -> FieldInfo | None:
+    """The model's field at a path; None for items of lists and variables."""
+    if not path or not isinstance(path[-1], str):
+        return None
+    model = _MODELS.get(tuple(part for part in path[:-1] if isinstance(part, str)))
+    return model.model_fields.get(path[-1]) if model else None
+
+
+def _example(path: Path) -> str:
+    field = _field(path)
+    example = str(field.examples[0]) if field and field.examples else "..."
+    return example.partition("\n")[0]
+
+
+def _is_required(path: Path) -> bool:
+    field = _field(path)
+    return field is not None and field.is_required()
+
+
+def _range(path: Path) -> str:
+    """The bounds of a number's field, to be put after "a whole number"."""
+    field = _field(path)
+    bounds = {type(each): each for each in field.metadata} if field else {}
+    least, most = bounds.get(Ge), bounds.get(Le)
+    return f" from {least.ge} to {most.le}" if least and most else ""
 
 
 def _is_empty(value: object) -> bool:
     return isinstance(value, Unquoted) and value.raw == ""
 
 
-def _out_of_bounds(error: ErrorDetails) -> str:
+def _out_of_bounds(error: ErrorDetails, path: Path) -> str:
     value, context = error["input"], error.get("ctx", {})
     match error["type"]:
         case "greater_than_equal":
@@ -109,32 +139,39 @@ def _out_of_bounds(error: ErrorDetails) -> str:
         case "too_long":
             return f"has more than {context['max_length']} items"
         case "value_error":
-            subject = f"{shown(value)} " if isinstance(value, str) else ""
+            subject = f"{shown(value)} " if isinstance(value, str) and not _is_private(path) else ""
             return f"{subject}{context['error']}"
         case _:
             return error["msg"]
 
 
-def _wrong_type(value: object, expected: str, unquoted: str | None) -> str:
+def _is_private(path: Path) -> bool:
+    """Whether the value may be a secret: it is repeated in no message."""
+    return len(path) > 1 and path[0] == "env"
+
+
+def _wrong_type(value: object, expected: str, unquoted: str | None, path: Path) -> str:
     if isinstance(value, list | dict):
         what = "a list" if isinstance(value, list) else "a mapping"
         return f"is {what}; {expected} belongs here"
     if unquoted is None:
-        fix = " without quotes" if expected in {"a whole number", "true or false"} else ""
+        fix = " without quotes" if expected.startswith(("a whole number", "true or false")) else ""
         return f"{shown(str(value))} is text; {expected} belongs here{fix}"
-    if expected == "a whole number" and re.fullmatch("-?[0-9]{19,}", unquoted):
+    if expected.startswith("a whole number") and re.fullmatch("-?[0-9]{19,}", unquoted):
         return f"{shown(unquoted)[1:-1]} has too many digits"
     if expected != "text":
         return f"{shown(unquoted)[1:-1]} is not {expected}"
-    return f"{_taken_for(value, unquoted)} in YAML; write it in quotes: {shown(unquoted)}"
+    # Words for booleans and for nothing are no secrets.
+    if _is_private(path) and _noun(value) in {"a number", "a date"}:
+        return f"is {_noun(value)} in YAML; write it in quotes"
+    taken_for = f"{shown(unquoted)[1:-1]} is {_noun(value)}"
+    return f"{taken_for} in YAML; write it in quotes: {shown(unquoted)}"
 
 
-def _taken_for(value: object, unquoted: str) -> str:
+def _noun(value: object) -> str:
     if isinstance(value, Unquoted):
-        noun = value.taken_for
-    else:
-        noun = "a boolean" if isinstance(value, bool) else "a number"
-    return f"{shown(unquoted)[1:-1]} is {noun}"
+        return value.taken_for
+    return "a boolean" if isinstance(value, bool) else "a number"
 
 
 def _wrong_version(value: object) -> str:

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "users": "blueprint.users",
     "write_files": "blueprint.write_files",
     "runcmd": "blueprint.runcmd",
+    "volume": "mounts",
     "volumes": "mounts",
     "source": "host",
     "target": "guest",
@@ -36,7 +37,7 @@ ELSEWHERE = {
     "src": "host",
     "contents": "content",
     "permissions": "mode",
-    "user": "name",
+    "user": "name blueprint.users",
 }
 # Keys that have no field of that name in the mapping with a certain field, and what to do instead.
 _SAID = {
@@ -67,5 +68,17 @@ def _meant(key: str, fields: Collection[str]) -> str | None:
     if key in fields:
         return key
     # What is much longer than any field is none misspelt, and takes long to compare.
-    close = difflib.get_close_matches(key[:_LONGEST], fields, n=1, cutoff=0.7)
-    return close[0] if close else None
+    known = [*fields, *_elsewhere_in(fields)]
+    close = difflib.get_close_matches(key[:_LONGEST], known, n=1, cutoff=0.7)
+    if not close:
+        return None
+    return close[0] if close[0] in fields else _meant(close[0], fields)
+
+
+def _elsewhere_in(fields: Collection[str]) -> list[str]:
+    """What others call one of these fields."""
+    return [
+        key
+        for key, ours in ELSEWHERE.items()
+        if any(each.partition(".")[0] in fields for each in ours.split())
+    ]

@@ -70,7 +70,8 @@ class Mount(_Part):
     risky: bool = Field(
         default=False,
         description="Allow what hands over more than one should: / or your home as a whole, or a "
-        "folder with listening sockets in it.",
+        "folder with sockets in it. What holds Boxfiles or box's own files is never handed over "
+        "with mode rw.",
         examples=[True],
     )
 
@@ -188,7 +189,7 @@ class Boxfile(_Part):
     packages: Packages = Field(
         default_factory=list,
         description="Packages installed into the image when it is built, by the base's package "
-        "manager. A version can be given in the manager's own way.",
+        "manager; builtin:busybox has none. A version can be given in the manager's own way.",
         examples=[["git", "ripgrep"]],
     )
     run: ShellLines = Field(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 # Debian Policy 5.6.1 and 5.6.12, with an architecture. Names of `apt-get install` that end in -
 # mean removal.
 _APT = r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.](:[a-z0-9-]*[a-z0-9])?(=[0-9A-Za-z.+:~-]*[0-9A-Za-z.+:~])?"
-# apk-world(5), without repository tags and conflicts.
-_APK = r"[A-Za-z0-9][A-Za-z0-9+._-]*(([<>]=?|[=~])[0-9A-Za-z._~-]+)?"
+# apk-world(5), without repository tags and conflicts. What has .apk in it is taken for a file.
+_APK = r"(?!.*[.]apk)[A-Za-z0-9][A-Za-z0-9+._-]*(([<>]=?|[=~])[0-9A-Za-z._~-]+)?"
 # A name, or name-[epoch:]version-release.architecture; no group, no glob, no file and no URL.
 _DNF = r"[A-Za-z0-9][A-Za-z0-9+._:~^-]*"
 _GRAMMARS = {"apk": _APK, "apt": _APT, "dnf": _DNF}

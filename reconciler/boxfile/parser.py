@@ -43,7 +43,7 @@ def parse(text: str, source: str, loader: type[yaml.SafeLoader] = PARSER) -> Tre
     except yaml.MarkedYAMLError as error:
         tree.complete = False
         mark = error.problem_mark or error.context_mark
-        place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+        place = _inside(text, mark)
         reason = printable(", ".join(part for part in (error.context, error.problem) if part))[:200]
         tree.add(place, (), f"is not YAML: {reason}{_tab_hint(text, place)}")
     # The pure parser raises the last two for escapes like "\\UFFFFFFFF".
@@ -51,6 +51,15 @@ def parse(text: str, source: str, loader: type[yaml.SafeLoader] = PARSER) -> Tre
         tree.complete = False
         tree.add(Place(1, 1), (), f"is not YAML: {shown(str(error))}")
     return tree
+
+
+def _inside(text: str, mark: yaml.Mark | None) -> Place:
+    """The place of a mark; libyaml puts what is missing at the end one line behind the last."""
+    if mark is None:
+        return Place(1, 1)
+    end = Place(*position(text, len(text)))
+    place = Place(mark.line + 1, mark.column + 1)
+    return place if (place.line, place.column) <= (end.line, end.column) else end
 
 
 def _without_directives(text: str, tree: Tree) -> str:

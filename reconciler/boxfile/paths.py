@@ -7,11 +7,12 @@ import re
 from reconciler.boxfile.characters import CONTROL_CHARACTERS, check_no_controls
 
 MAX_LENGTH = 4095  # PATH_MAX, limits.h
-# The guest's own, and /data: what lies over or in them would be hidden, or hide them.
-OWN_GUEST_PATHS = ("/data", "/dev", "/proc", "/sys")
+# The guest's own, /data, and where image builds keep files: what lies over or in them would be
+# hidden, or hide them.
+OWN_GUEST_PATHS = ("/.box-build", "/data", "/dev", "/proc", "/sys")
 
 _NAME = rf"(?!\.{{1,2}}(/|$))[^/{CONTROL_CHARACTERS}]+"
-GUEST_PATTERN = rf"(?!/(data|dev|proc|sys)(/|$))(/{_NAME})+"
+GUEST_PATTERN = rf"(?!/([.]box-build|data|dev|proc|sys)(/|$))(/{_NAME})+"
 # Not relative: the folder of Boxfiles is never shared. Not `~name`: no other user's home.
 HOST_PATTERN = rf"(?!.*/\.\.(/|$))(/|~(/|$))[^{CONTROL_CHARACTERS}]*"
 _PLAIN = r"(?!\.\./)[A-Za-z0-9._][A-Za-z0-9._+@=~-]*"

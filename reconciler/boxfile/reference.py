@@ -36,7 +36,8 @@ _DEPENDS = {
     "backend": "rebuild: the image is built anew and the VM replaced; data-losing where /data is a "
     "disk for one backend and a folder of the host for the other",
     "data_size": "restart when larger, data-losing when smaller; refused once there is a /data, "
-    "since box cannot resize a disk yet",
+    "since box cannot resize a disk yet. On backends whose /data is a folder: live",
+    "pkgmgr": "rebuild where it changes what installs the packages, else nothing",
 }
 # Which changes give a sandbox more reach, where its values cannot be counted.
 _WIDER = {

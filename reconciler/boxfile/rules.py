@@ -47,6 +47,28 @@ def _mounted_twice(boxfile: Boxfile) -> Iterator[Fault]:
     return _repeated(guests, ("mounts",), "guest", "is mounted twice")
 
 
+def _hidden_mounts(boxfile: Boxfile) -> Iterator[Fault]:
+    """Mounts are made in the order of the text: one over a folder hides what was mounted in it."""
+    guests = [mount.guest for mount in boxfile.mounts]
+    for first, inner in enumerate(guests):
+        for index in range(first + 1, len(guests)):
+            if inner.startswith(f"{guests[index]}/"):
+                path: Path = ("mounts", index, "guest")
+                message = f"would hide the mount at {inner}; give the outer one first"
+                yield Fault(path, message, ("mounts", first, "guest"))
+
+
+def _files_as_folders(boxfile: Boxfile) -> Iterator[Fault]:
+    paths = [file.path for file in boxfile.blueprint.write_files]
+    at = {path: index for index, path in enumerate(paths)}
+    for index, path in enumerate(paths):
+        for end in [place for place, sign in enumerate(path) if sign == "/"][1:]:
+            if (first := at.get(path[:end])) is not None:
+                where: Path = ("blueprint", "write_files")
+                message = f"lies in {path[:end]}, which is written as a file"
+                yield Fault((*where, index, "path"), message, (*where, first, "path"))
+
+
 def _made_twice(boxfile: Boxfile) -> Iterator[Fault]:
     blueprint = boxfile.blueprint
     names = [user.name for user in blueprint.users]
@@ -83,6 +105,8 @@ def _repeated(values: Sequence[str], path: Path, key: str, message: str) -> Iter
 _RULES: tuple[tuple[frozenset[str], Callable[[Boxfile], Iterator[Fault]]], ...] = (
     (frozenset({"isolation", "mounts"}), _writable_mounts),
     (frozenset({"mounts"}), _mounted_twice),
+    (frozenset({"mounts"}), _hidden_mounts),
     (frozenset({"blueprint"}), _made_twice),
+    (frozenset({"blueprint"}), _files_as_folders),
     (frozenset({"base", "packages", "pkgmgr"}), _package_names),
 )

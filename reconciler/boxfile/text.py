@@ -10,10 +10,12 @@ from reconciler.boxfile.problems import InvalidBoxfile, Problem
 MAX_BYTES = 256 << 10
 
 # C0 and C1 controls but tab and line ends; the line separators of Unicode (YAML 1.1 breaks lines at
-# them, editors do not); a byte order mark inside; noncharacters; and the marks that reorder a line,
-# with which a reviewer sees another text than the parser (CVE-2021-42574).
+# them, editors do not); a byte order mark inside; noncharacters; and what reorders a line or
+# cannot be seen at all, with which a reviewer sees another text than the parser (CVE-2021-42574).
+# The joiners of words and emoji stay.
 _FORBIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u2069\ufeff\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 

@@ -59,10 +59,10 @@ def declare(data: bytes, *, name: str, path: Path) -> Spec:
     from reconciler.boxfile.loader import read
 
     loaded = read(data, source=str(path))
-    if loaded.notes:
-        raise NotHere("BackendUnavailable", str(path), loaded.notes)
     if problems := host_problems(loaded, path):
         raise NotHere("MountRefused", str(path), problems)
+    if loaded.notes:
+        raise NotHere("BackendUnavailable", str(path), loaded.notes)
     return spec_of(name, loaded.boxfile, path.absolute().parent)
 
 
@@ -78,7 +78,8 @@ def host_problems(loaded: Loaded, path: Path) -> list[Problem]:
     folder = watched_folder(path)
     problems = []
     for index, mount in enumerate(mounts):
-        source = Source(mount.host, folder, mount.follow_symlink, mount.risky)
+        writable = mount.mode == "rw"
+        source = Source(mount.host, folder, mount.follow_symlink, mount.risky, writable)
         if why := refusal(source, grounds):
             problems.append(loaded.problem(("mounts", index, "host"), why))
     return problems

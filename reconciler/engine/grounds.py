@@ -37,12 +37,23 @@ _GUARDED = {
     "your keyring": """
         ~/.config/op ~/.local/share/keyrings ~/.local/share/kwalletd ~/.password-store""",
     "your credentials": """
-        ~/.aws ~/.azure ~/.boto ~/.cargo/credentials ~/.cargo/credentials.toml ~/.config/containers
-        ~/.config/doctl ~/.config/gcloud ~/.config/gh ~/.config/git/credentials ~/.config/glab-cli
-        ~/.config/hcloud ~/.config/helm ~/.config/hub ~/.config/rclone ~/.config/sops ~/.docker
-        ~/.fly ~/.git-credentials ~/.kube ~/.my.cnf ~/.netrc ~/.npmrc ~/.oci ~/.pgpass ~/.pypirc
-        ~/.s3cfg ~/.terraform.d ~/.terraformrc ~/.vault-token""",
+        ~/.Xauthority ~/.aliyun ~/.aws ~/.azure ~/.bluemix ~/.boto ~/.cargo/credentials
+        ~/.cargo/credentials.toml ~/.config/containers ~/.config/doctl ~/.config/gcloud
+        ~/.config/gh ~/.config/git/credentials ~/.config/glab-cli ~/.config/hcloud
+        ~/.config/helm ~/.config/hub ~/.config/openstack ~/.config/rclone ~/.config/scw
+        ~/.config/sops ~/.docker ~/.fly ~/.git-credentials ~/.kube ~/.minikube ~/.my.cnf
+        ~/.netrc ~/.npmrc ~/.oci ~/.pgpass ~/.pypirc ~/.s3cfg ~/.terraform.d ~/.terraformrc
+        ~/.vault-token""",
 }
+SECRET_NOUNS = frozenset({"your SSH and GPG keys", "your keyring", "your credentials"})
+"""The folders of these are small enough to be known file by file."""
+
+_OWN_HOME = "BOX_HOME"
+_OWN_FOLDER = "the Boxfile's own folder"
+_WATCHED = "a folder of Boxfiles"
+OWN_NOUNS = frozenset({_OWN_HOME, _OWN_FOLDER, _WATCHED})
+"""What of a host decides over sandboxes themselves."""
+
 KERNEL_FILE_SYSTEMS = frozenset(
     """binder binfmt_misc bpf cgroup cgroup2 configfs cpuset debugfs devpts devtmpfs efivarfs
     fusectl hugetlbfs mqueue nfsd nsfs proc pstore resctrl rpc_pipefs securityfs selinuxfs smackfs
@@ -53,9 +64,11 @@ KERNEL_FILE_SYSTEMS = frozenset(
 # Variables that name a file, a folder, several with colons between, or a socket's address.
 _VARIABLES = """
     AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE AWS_WEB_IDENTITY_TOKEN_FILE AZURE_CONFIG_DIR
-    CLOUDSDK_CONFIG CONTAINER_HOST DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS DOCKER_CONFIG
-    DOCKER_HOST GNUPGHOME GOOGLE_APPLICATION_CREDENTIALS KUBECONFIG NETRC NPM_CONFIG_USERCONFIG
-    PASSWORD_STORE_DIR PGPASSFILE REGISTRY_AUTH_FILE SSH_AUTH_SOCK XDG_RUNTIME_DIR""".split()
+    BOTO_CONFIG CLOUDSDK_CONFIG CONTAINER_HOST DBUS_SESSION_BUS_ADDRESS
+    DBUS_SYSTEM_BUS_ADDRESS DOCKER_CONFIG DOCKER_HOST GH_CONFIG_DIR GNUPGHOME
+    GOOGLE_APPLICATION_CREDENTIALS KUBECONFIG NETRC NPM_CONFIG_USERCONFIG
+    OCI_CLI_CONFIG_FILE OS_CLIENT_CONFIG_FILE PASSWORD_STORE_DIR PGPASSFILE RCLONE_CONFIG
+    REGISTRY_AUTH_FILE SOPS_AGE_KEY_FILE SSH_AUTH_SOCK XAUTHORITY XDG_RUNTIME_DIR""".split()
 # containers-storage.conf(5), and dockerd's daemon.json.
 _STORAGE_FILES = (
     "/etc/containers/storage.conf",
@@ -100,7 +113,7 @@ def gather(box_home: Path, environment: Mapping[str, str]) -> Grounds:
 
 def _homes(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Of our account, of the environment, and of the account that called sudo."""
-    found = [_account_home(str(os.getuid())), environment.get("HOME")]
+    found = [environment.get("HOME"), _account_home(str(os.getuid()))]
     found.append(_account_home(environment.get("SUDO_UID", "")))
     # An account without a home has / or none at all.
     return tuple(dict.fromkeys(Path(each) for each in found if each and each.startswith("/")))
@@ -120,12 +133,12 @@ def guarded_paths(grounds: Grounds, folder: Path) -> Iterator[tuple[str, Path]]:
 
     `folder` is that of the Boxfile that asks.
     """
-    yield "BOX_HOME", grounds.box_home
-    yield "the Boxfile's own folder", folder
+    yield _OWN_HOME, grounds.box_home
+    yield _OWN_FOLDER, folder
     for path in grounds.folders:
-        yield "a folder of Boxfiles", path
+        yield _WATCHED, path
     for home in grounds.homes:
-        yield "BOX_HOME", home / ".box"
+        yield _OWN_HOME, home / ".box"
     for noun, words in _GUARDED.items():
         for word in words.split():
             for path in _meant(word, grounds):

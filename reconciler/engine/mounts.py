@@ -13,10 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from reconciler.engine.grounds import KERNEL_FILE_SYSTEMS, guarded_paths
+from reconciler.engine.grounds import (
+    KERNEL_FILE_SYSTEMS,
+    OWN_NOUNS,
+    SECRET_NOUNS,
+    guarded_paths,
+)
 from reconciler.errors import BoxError, Missing, Refused, as_box_error
 from reconciler.linux import location, paths, tree
-from reconciler.linux.location import Location
+from reconciler.linux.location import Identity, Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 SEARCHED_ENTRIES = 50_000
 """So many files below a source are looked at; a larger tree has to be called risky."""
 
+_SEARCHED_SECRETS = 2000  # in each folder of secrets
 _UNSEEN = "which no sandbox may see"
 
 
@@ -54,6 +60,7 @@ class Source:
     folder: Path
     follow_symlink: bool = False
     risky: bool = False
+    writable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +149,10 @@ def _judge(opened: Opened, source: Source, grounds: Grounds) -> None:
     whole = _whole(opened, grounds)
     for noun, place in guarded:
         relation = opened.location.relation(place)
-        # What / and the home contain goes with them, once `risky` says so.
-        if relation is not None and not (whole and relation == "contains"):
+        # What / and the home contain goes with them, once `risky` says so: to be read. Who can
+        # write its own Boxfile, or box's files, is not confined at all.
+        own = source.writable and noun in OWN_NOUNS
+        if relation is not None and (own or not (whole and relation == "contains")):
             raise UnfitSource(source.host, _sentence(relation, noun, place))
     _refuse_kernel_file_systems(opened, source.host, whole)
     if whole and not source.risky:
@@ -157,6 +166,8 @@ def _judge(opened: Opened, source: Source, grounds: Grounds) -> None:
             _refuse_contents(opened, source, guarded)
     elif not stat.S_ISREG(opened.mode):
         raise UnfitSource(source.host, "is neither a folder nor a regular file")
+    elif hidden := _secrets(guarded).get(opened.identity):
+        raise UnfitSource(source.host, f"is one of {hidden} by another name, {_UNSEEN}")
 
 
 def _guarded(source: Source, grounds: Grounds) -> tuple[tuple[str, Location], ...]:
@@ -210,6 +221,7 @@ def _refuse_contents(
     if listening is not None:
         raise UnfitSource(source.host, _socket(listening))
     nouns = {place.identity: noun for noun, place in guarded if place.identity is not None}
+    nouns = {**_secrets(guarded), **nouns}
     try:
         with contextlib.closing(tree.search(opened.fd, at_most=SEARCHED_ENTRIES)) as search:
             for found in search:
@@ -226,6 +238,23 @@ def _refuse_contents(
                 f"cannot be searched for sockets, because {error.reason}: mount a smaller part, or "
                 "set `risky: true`",
             ) from error
+
+
+def _secrets(guarded: tuple[tuple[str, Location], ...]) -> dict[Identity, str]:
+    """What lies in the guarded folders of secrets: a hard link to it is the same file."""
+    found = {}
+    for noun, place in guarded:
+        if noun not in SECRET_NOUNS or place.identity is None:
+            continue
+        with contextlib.suppress(OSError, tree.Unsearchable):
+            fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                for each in tree.search(fd, at_most=_SEARCHED_SECRETS):
+                    if each.identity is not None:
+                        found[each.identity] = noun
+            finally:
+                os.close(fd)
+    return found
 
 
 def _listening_in(opened: Opened) -> Iterator[str]:

@@ -125,12 +125,17 @@ def spec_of(name: str, boxfile: Boxfile, folder: Path) -> Spec:
     value["env"] = list(value["env"].items())
     value["base"] = _absolute_base(value["base"], folder)
     for mount in value["mounts"]:
-        # Unlike Path's, this one leaves ~ as it is where nobody has a home.
-        home = os.path.expanduser(mount["host"])  # noqa: PTH111
-        mount["host"] = _absolute(home, folder)
+        mount["host"] = _in_home(mount["host"])
     if value["seccomp"] is not None:
         value["seccomp"] = _absolute(value["seccomp"], folder)
     return Spec.from_json({"name": name, **value})
+
+
+def _in_home(path: str) -> str:
+    """The path with ~ as the home it means; links on the way to a home are the user's own."""
+    if not path.startswith("~"):
+        return path
+    return os.path.realpath(os.path.expanduser("~")) + path[1:].rstrip("/")  # noqa: PTH111
 
 
 def _absolute_base(base: str, folder: Path) -> str:

@@ -11,7 +11,7 @@ from reconciler.images import busybox, podman
 from reconciler.images.base import BaseRef, Kind, identity, resolve_base
 from reconciler.images.config import ImageConfig
 from reconciler.images.progress import Progress
-from reconciler.images.scratch import scratch
+from reconciler.images.scratch import clean, scratch
 from reconciler.images.store import Image, find_image, keep_image, remember
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def build_image(home: Path, source: Recipe | str, progress: Progress) -> Image:
     name, identity_now = _name(recipe), _identity(reference)
     image = find_image(home, name, identity_now)
     if image is not None:
+        # Whoever built it may have been killed right after.
+        clean(home)
         return image
     progress(f"building the root image of {recipe.base}")
     with scratch(home) as directory:

@@ -37,6 +37,14 @@ def scratch(home: Path) -> Iterator[Path]:
         yield directory
 
 
+def clean(home: Path) -> None:
+    """Remove what killed processes left, for who needs no directory of its own."""
+    parent = home / "tmp"
+    if parent.is_dir():
+        with locked(parent / ".lock"):
+            _remove_abandoned(parent)
+
+
 def _remove_abandoned(parent: Path) -> None:
     for directory in parent.iterdir():
         with contextlib.suppress(NotADirectoryError, FileNotFoundError):

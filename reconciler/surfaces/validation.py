@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from reconciler.engine.declaration import (
     NotHere,
     NotRead,
     declare,
+    host_problems,
     read_file,
     unreadable,
     watched_folder,
@@ -72,10 +74,18 @@ def _check(path: str) -> Iterator[Checked]:
         yield _stdin()
     elif not path:
         yield _at('""', "is no path")
-    elif Path(path).is_dir():
-        yield from _folder(Path(path))
     else:
-        yield _file(Path(path))
+        try:
+            is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
+        except FileNotFoundError:
+            is_folder = False
+        except OSError as error:
+            yield _at(path, unreadable(error).brief)
+            return
+        except ValueError:
+            yield _at(path, "is no path")  # a NUL in it
+            return
+        yield from _folder(Path(path)) if is_folder else (_file(Path(path)),)
 
 
 def _stdin() -> Checked:
@@ -87,7 +97,9 @@ def _stdin() -> Checked:
         return _refused(empty, unreadable(error))
     except InvalidBoxfile as error:
         return replace(empty, problems=error.problems)
-    return replace(empty, notes=loaded.notes, is_text=True)
+    # Its mounts are judged as if it lay here.
+    problems = host_problems(loaded, Path.cwd() / "stdin.Boxfile")
+    return replace(empty, notes=loaded.notes, problems=tuple(problems), is_text=not problems)
 
 
 def _folder(given: Path) -> Iterator[Checked]:

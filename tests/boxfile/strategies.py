@@ -47,12 +47,29 @@ MOUNTS = st.builds(
     follow_symlink=st.booleans(),
     risky=st.booleans(),
 )
+
+
+def apart(paths: list[str]) -> bool:
+    """Whether no path is another one or lies in it."""
+    folders = [f"{path}/" for path in paths]
+    return not any(
+        one.startswith(other) for one in folders for other in folders if one is not other
+    )
+
+
+def unmixed(mounts: list[Mount]) -> bool:
+    """Whether no mount hides another."""
+    return apart([mount.guest for mount in mounts])
+
+
 USERS = st.builds(User, name=USER_NAMES, shell=SHELLS, sudo=st.booleans())
 FILES = st.builds(WriteFile, path=GUEST_PATHS, content=CONTENTS, mode=MODES)
 BLUEPRINTS = st.builds(
     Blueprint,
     users=st.lists(USERS, max_size=3, unique_by=lambda user: user.name),
-    write_files=st.lists(FILES, max_size=3, unique_by=lambda file: file.path),
+    write_files=st.lists(FILES, max_size=3).filter(
+        lambda files: apart([file.path for file in files])
+    ),
     runcmd=st.lists(LINES, max_size=3),
 )
 
@@ -88,7 +105,7 @@ def boxfiles(draw: st.DrawFn) -> Boxfile:
     backend = draw(st.sampled_from(["qemu", "firecracker", "krun", "podman"]))
     isolation = draw(st.sampled_from(["standard", "strict"]))
     shares = backend in {"krun", "podman"}
-    mounts = draw(st.lists(MOUNTS, max_size=3, unique_by=lambda each: each.guest)) if shares else []
+    mounts = draw(st.lists(MOUNTS, max_size=3).filter(unmixed)) if shares else []
     if isolation == "strict":
         mounts = [mount.model_copy(update={"mode": "ro"}) for mount in mounts]
     waits = backend != "qemu"

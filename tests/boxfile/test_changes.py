@@ -63,52 +63,52 @@ def test_every_field_is_classified() -> None:
             False,
             "env +C -A ~B",
         ),
-        ({}, {"mounts": [WORK]}, "restart", True, "mounts +/work (ro)"),
+        ({}, {"mounts": [WORK]}, "restart", True, "mounts +/work (host: /srv ro)"),
         ({"mounts": [WORK]}, {}, "restart", False, "mounts -/work"),
         (
             {"mounts": [WORK]},
             {"mounts": [{**WORK, "mode": "rw"}]},
             "restart",
             True,
-            "mounts /work ro→rw",
+            "mounts /work (host: /srv ro→/srv rw)",
         ),
         (
             {"mounts": [{**WORK, "mode": "rw"}]},
             {"mounts": [WORK]},
             "restart",
             False,
-            "mounts /work rw→ro",
+            "mounts /work (host: /srv rw→/srv ro)",
         ),
         (
             {"mounts": [WORK]},
             {"mounts": [{**WORK, "host": "/other"}]},
             "restart",
             True,
-            "mounts ~/work",
+            "mounts /work (host: /srv ro→/other ro)",
         ),
         (
             {"mounts": [WORK]},
             {"mounts": [{**WORK, "follow_symlink": True}]},
             "restart",
             True,
-            "mounts ~/work",
+            "mounts /work (host: /srv ro→/srv ro, follow_symlink)",
         ),
         (
             {"mounts": [WORK]},
             {"mounts": [{**WORK, "risky": True}]},
             "restart",
             True,
-            "mounts ~/work",
+            "mounts /work (host: /srv ro→/srv ro, risky)",
         ),
         (
             {"mounts": [{**WORK, "risky": True}]},
             {"mounts": [WORK]},
             "restart",
             False,
-            "mounts ~/work",
+            "mounts /work (host: /srv ro, risky→/srv ro)",
         ),
         ({}, {"blueprint": {"runcmd": ["make"]}}, "rebuild", False, "blueprint"),
-        ({}, {"pkgmgr": "apk"}, "rebuild", False, "pkgmgr unset→apk"),
+        ({}, {"pkgmgr": "apk"}, "nothing", False, "pkgmgr unset→apk"),
         ({}, {"seccomp": "a.json"}, "restart", True, "seccomp unset→a.json"),
         ({"seccomp": "a.json"}, {}, "restart", False, "seccomp a.json→unset"),
         ({"seccomp": "a.json"}, {"seccomp": "b.json"}, "restart", True, "seccomp a.json→b.json"),
@@ -127,6 +127,31 @@ def test_one_change(
 ) -> None:
     (change,) = between(boxfile(**before), boxfile(**after))
     assert (change.effect, change.widening, change.text) == (effect, widening, text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [
+        (None, "apk", "nothing"),
+        ("apk", "dnf", "rebuild"),
+        (None, "apt", "rebuild"),
+    ],
+)
+def test_another_package_manager_matters_where_there_are_packages(
+    before: str | None, after: str, effect: str
+) -> None:
+    old = boxfile(packages=["git"], pkgmgr=before)
+    (change,) = between(old, boxfile(packages=["git"], pkgmgr=after))
+    assert change.effect == effect
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "8G"), ("10G", None), ("1G", "512M")])
+def test_a_folder_of_another_size_is_only_measured_otherwise(
+    before: str | None, after: str | None
+) -> None:
+    old = boxfile(backend="krun", data_size=before)
+    (change,) = between(old, boxfile(backend="krun", data_size=after))
+    assert (change.effect, change.widening) == (Effect.LIVE, False)
 
 
 def test_the_table_above_has_every_field_but_the_version() -> None:

@@ -37,10 +37,12 @@ BEYOND_A_SCHEMA = {
     "data-size-huge": _COMPUTES,
     "data-size-large": _COMPUTES,
     "data-size-small": _COMPUTES,
+    "mounts-hide-another": _ONE_KEY,
     "mounts-twice": _ONE_KEY,
     "users-twice": _ONE_KEY,
     "write-files-twice": _ONE_KEY,
     "packages-apk-colon": _MANAGER,
+    "packages-apk-file": _MANAGER,
     "packages-apt-less-than": _MANAGER,
     "packages-apt-one-letter": _MANAGER,
     "packages-apt-removal": _MANAGER,
@@ -52,6 +54,7 @@ BEYOND_A_SCHEMA = {
     "packages-dnf-equals": _MANAGER,
     "packages-dnf-less-than": _MANAGER,
     "packages-no-manager": _MANAGER,
+    "write-files-in-a-file": _ONE_KEY,
 }
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())

@@ -140,6 +140,29 @@ def test_bad_text_is_no_matter_of_this_box() -> None:
     assert not isinstance(refused.value, NotHere)
 
 
+def test_the_host_is_asked_of_mounts_whatever_backend_is_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BOX_HOME", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir()
+    text = f"""\
+base: alpine
+backend: krun
+mounts:
+  - host: {tmp_path / "state"}
+    guest: /a
+  - host: /proc
+    guest: /b
+"""
+    with pytest.raises(NotHere) as refused:
+        declare(text.encode(), name="web", path=tmp_path / "desired" / "web.Boxfile")
+    assert refused.value.reason == "MountRefused"
+    assert [(each.line, each.path) for each in refused.value.problems] == [
+        (4, "mounts[0].host"),
+        (6, "mounts[1].host"),
+    ]
+
+
 @pytest.mark.parametrize("backend", ["firecracker", "krun", "podman"])
 def test_a_backend_that_is_not_here_is_said_with_its_place(backend: str) -> None:
     data = LEAST + f"backend: {backend}\n".encode()

@@ -126,8 +126,8 @@ def test_the_homes_are_the_accounts_the_environments_and_the_callers_of_sudo() -
     other = next(each for each in pwd.getpwall() if Path(each.pw_dir) != own)
     environment = {"HOME": "/elsewhere", "SUDO_UID": str(other.pw_uid)}
     assert gather(Path("/state"), environment).homes == (
-        own,
         Path("/elsewhere"),
+        own,
         Path(other.pw_dir),
     )
 

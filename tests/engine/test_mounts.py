@@ -9,7 +9,7 @@ import socket
 import stat
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -403,6 +403,25 @@ def test_a_hard_link_to_a_credential_is_that_credential(world: World) -> None:
         found = world.refused(world.project / "src/notes", risky=risky)
         assert found.startswith("is your credentials")
         assert "also named" in world.refused(world.project, risky=risky)
+
+
+def test_a_hard_link_to_a_file_of_a_folder_of_secrets_is_that_file(world: World) -> None:
+    (world.project / "src/notes").hardlink_to(world.top / "home/.ssh/id")
+    for risky in (False, True):
+        found = world.refused(world.project / "src/notes", risky=risky)
+        assert found.startswith("is one of your SSH and GPG keys by another name")
+        assert "also named" in world.refused(world.project, risky=risky)
+
+
+@pytest.mark.parametrize("kept", ["boxes", "watched", "state"])
+def test_no_guest_writes_the_boxfiles_or_what_box_keeps(world: World, kept: str) -> None:
+    (world.top / kept).rename(world.top / "home" / kept)
+    (world.top / kept).symlink_to(world.top / "home" / kept)
+    read = world.source("~", risky=True)
+    assert refusal(read, world.grounds()) is None
+    found = refusal(replace(read, writable=True), world.grounds())
+    assert found is not None
+    assert found.startswith("contains ")
 
 
 def test_an_abstract_socket_is_in_no_folder(world: World) -> None:

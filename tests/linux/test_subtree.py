@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from reconciler.linux.subtree import descendants, kill_containers
 TREE = """
 sleep 1001 &
 setsid sh -c 'sleep 1002 & wait' &
-unshare --pid --fork sh -c 'sleep 1003 & trap "" TERM INT; echo ready; while :; do wait; done'
+unshare --pid --fork --kill-child \\
+    sh -c 'sleep 1003 & trap "" TERM INT; echo ready; while :; do wait; done'
 echo after
 wait
 """
@@ -26,9 +28,16 @@ def tree() -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == "ready\n"
-        yield shell
-        for pid in (*descendants(shell.pid), shell.pid):
-            os.kill(pid, signal.SIGKILL)
+        below = [shell.pid]
+        try:
+            yield shell
+            below += descendants(shell.pid)
+        finally:
+            # Also when what finds them is broken: the group's end takes the namespace along.
+            os.killpg(shell.pid, signal.SIGKILL)
+            for pid in below[1:]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def commands(pids: frozenset[int]) -> list[str]:

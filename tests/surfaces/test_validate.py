@@ -48,6 +48,7 @@ def test_json_says_the_same(here: Path, capsys: Capture) -> None:
         "name": "web",
         "valid": True,
         "problems": [],
+        "more_problems": False,
         "notes": [],
     }
     bad = files["bad.Boxfile"]
@@ -253,3 +254,21 @@ def test_an_endless_device_is_not_read(here: Path, capsys: Capture) -> None:
 def test_without_a_path_it_tells_how() -> None:
     with pytest.raises(BoxError, match="Missing parameter"):
         app.main(["validate"])
+
+
+def test_a_path_that_cannot_be_looked_at_hides_no_other(here: Path, capsys: Capture) -> None:
+    put(here / "bad.Boxfile", BAD)
+    assert app.main(["validate", "a" * 300, "bad.Boxfile"]) == 1
+    said = capsys.readouterr().err
+    assert "aaa:1:1: cannot be read: File name too long" in said
+    assert "bad.Boxfile:4:10:" in said
+
+
+def test_mounts_are_judged_on_this_host(here: Path, capsys: Capture) -> None:
+    text = "base: alpine\nbackend: krun\nmounts:\n  - {host: /proc, guest: /a}\n"
+    put(here / "web.Boxfile", text)
+    assert app.main(["validate", "web.Boxfile"]) == 1
+    assert "web.Boxfile:4:12: mounts[0].host: is the kernel's files" in capsys.readouterr().err
+    done = box("validate", "-", cwd=here, stdin=text.encode())
+    assert done.returncode == 1
+    assert ":4:12: mounts[0].host: is the kernel's files" in done.stderr

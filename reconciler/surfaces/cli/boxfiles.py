@@ -97,6 +97,7 @@ def _checked_json(checked: Checked) -> dict[str, Any]:
         "name": checked.name,
         "valid": checked.valid,
         "problems": [render.problem_json(problem) for problem in checked.problems],
+        "more_problems": len(checked.problems) >= MOST_PROBLEMS,
         "notes": [render.problem_json(note) for note in checked.notes],
     }
 
