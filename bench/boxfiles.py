@@ -22,7 +22,7 @@ import yaml
 
 from reconciler.boxfile.loader import load
 from reconciler.controller.entry import SETTLE_SECONDS
-from reconciler.controller.folder import Folder, Scan
+from reconciler.controller.folder import Entry, Folder, Scan
 
 COUNT = 1000
 MOST_TIMES_YAML = 6.0
@@ -189,11 +189,17 @@ def _timed(folder: Folder) -> tuple[Scan, float]:
 
 
 def _parsed_again(before: Scan, after: Scan) -> int:
-    """How many entries have a state made anew: one that was kept is the same object."""
-    return sum(
-        one.state is not other.state
-        for one, other in zip(before.entries, after.entries, strict=True)
-    )
+    """How many entries were parsed anew: what was kept is the same object.
+
+    Mounts are judged in every scan, which makes a new state of the same parsed text.
+    """
+    pairs = zip(before.entries, after.entries, strict=True)
+    return sum(one.state is not other.state and not _kept(one, other) for one, other in pairs)
+
+
+def _kept(one: Entry, other: Entry) -> bool:
+    text = getattr(one.state, "loaded", None)
+    return text is not None and text is getattr(other.state, "loaded", None)
 
 
 if __name__ == "__main__":

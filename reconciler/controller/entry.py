@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconciler.boxfile.loader import Loaded, read
 from reconciler.boxfile.names import InvalidName, check_name
 from reconciler.boxfile.problems import InvalidBoxfile, Problem
 from reconciler.engine.declaration import (
@@ -13,7 +14,7 @@ from reconciler.engine.declaration import (
     NotHere,
     NotRead,
     check_regular,
-    declare,
+    judged,
     read_below,
     unreadable,
 )
@@ -45,6 +46,7 @@ class Declared:
     """A good Boxfile."""
 
     spec: Spec
+    loaded: Loaded | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Faulty:
     reason: str
     message: str
     problems: tuple[Problem, ...] = ()
+    loaded: Loaded | None = field(default=None, compare=False, repr=False)
 
 
 FileState = Declared | Unsettled | Faulty
@@ -101,20 +104,27 @@ def read_entry(directory: int, relative: str, name: str, path: Path) -> FileStat
     except InvalidName as error:
         return Faulty("InvalidName", str(error))
     try:
-        data = read_below(directory, relative)
-        return Declared(declare(data, name=name, path=path))
+        loaded = read(read_below(directory, relative), source=str(path))
+        return judge(loaded, name, path)
     except BeingWritten:
         return Unsettled()
     except NotRead as error:
         return _fault(error)
     except OSError as error:
         return _fault(unreadable(error))
-    except NotHere as error:
-        return Faulty(error.reason, str(error.problems[0]), error.problems)
     except InvalidBoxfile as error:
         empty = error.problems[0].message.startswith("is empty")
         reason = "EmptySpec" if empty else "InvalidSpec"
         return Faulty(reason, str(error.problems[0]), error.problems)
+
+
+def judge(loaded: Loaded, name: str, path: Path) -> FileState:
+    """The state of a good Boxfile on this host as it is now: mounts' sources come and go."""
+    kept = loaded if loaded.boxfile.mounts else None
+    try:
+        return Declared(judged(loaded, name=name, path=path), kept)
+    except NotHere as error:
+        return Faulty(error.reason, str(error.problems[0]), error.problems, kept)
 
 
 def _fault(error: NotRead) -> Faulty:

@@ -11,10 +11,12 @@ from pathlib import Path
 from reconciler.boxfile.names import INNER_NAME, SUFFIX, name_of
 from reconciler.boxfile.problems import printable
 from reconciler.controller.entry import (
+    Declared,
     Faulty,
     FileState,
     Stamp,
     Unsettled,
+    judge,
     look_at,
     read_entry,
     settled,
@@ -22,7 +24,7 @@ from reconciler.controller.entry import (
 )
 
 # Of what lies around a file, not of the file.
-_OTHER_FAULTS = frozenset({"MountRefused", "OutsideFolder", "Unreadable"})
+_OTHER_FAULTS = frozenset({"OutsideFolder", "Unreadable"})
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -129,7 +131,7 @@ class Folder:
         stamp = stamp_of(found)
         known = self._parsed.get(relative)
         if known is not None and known[0] == stamp:
-            return Entry(printable(name), path, known[1], stamp)
+            return Entry(printable(name), path, _as_of_now(known[1], name, path), stamp)
         if not settled(found, time.time()):
             return Entry(printable(name), path, Unsettled(), stamp)
         state = read_entry(directory, relative, name, path)
@@ -177,8 +179,15 @@ def _lexists(directory: int, relative: str) -> bool | None:
     return True
 
 
+def _as_of_now(state: FileState, name: str, path: Path) -> FileState:
+    """The state of an unchanged file: not parsed again, but its mounts are looked at again."""
+    if isinstance(state, Declared | Faulty) and state.loaded is not None:
+        return judge(state.loaded, name, path)
+    return state
+
+
 def _depends_on_more(state: FileState) -> bool:
-    """Whether it may change without the file: folders deny, links move, mounts' sources come."""
+    """Whether it may change without the file: folders deny, links move."""
     return isinstance(state, Faulty) and state.reason in _OTHER_FAULTS
 
 

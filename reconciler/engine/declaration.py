@@ -58,7 +58,11 @@ def declare(data: bytes, *, name: str, path: Path) -> Spec:
     """
     from reconciler.boxfile.loader import read
 
-    loaded = read(data, source=str(path))
+    return judged(read(data, source=str(path)), name=name, path=path)
+
+
+def judged(loaded: Loaded, *, name: str, path: Path) -> Spec:
+    """What a good Boxfile at `path` declares, if this box and this host give it. Raises NotHere."""
     if problems := host_problems(loaded, path):
         raise NotHere("MountRefused", str(path), problems)
     if loaded.notes:

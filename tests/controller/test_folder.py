@@ -147,6 +147,21 @@ class TestKinds:
         assert fault(scan_of(folder), "h") == "TooLarge"
         assert time.monotonic() - begun < 1
 
+    def test_mounts_are_judged_anew_and_nothing_is_parsed_again(self, folder: Path) -> None:
+        source = folder.parent / "shared"
+        text = f"base: alpine\nbackend: krun\nmounts: [{{host: {source}, guest: /w}}]\n"
+        (folder / "k.Boxfile").write_text(text)
+        time.sleep(0.1)
+        scanner = Folder(folder)
+        first = states(scanner.scan())["k"]
+        assert isinstance(first, Faulty)
+        assert first.reason == "MountRefused"
+        source.mkdir()
+        second = states(scanner.scan())["k"]
+        assert isinstance(second, Faulty)
+        assert second.reason == "BackendUnavailable"
+        assert second.loaded is first.loaded is not None
+
     def test_a_link_out_of_the_folder_is_not_read(self, folder: Path) -> None:
         outside = folder.parent / "outside"
         outside.mkdir()
