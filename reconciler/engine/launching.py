@@ -142,18 +142,25 @@ def _bring_up_on(start: _Start, chosen: str, disk_fd: int) -> VmRecord:
     key = start.parts.snapshot_key(launch.machine)
     proven = proof.proof_of(start.home, start.spec.backend, start.parts.fingerprint)
     if proven:
-        with snapshots.opened(start.home, key) as state:
-            if state is not None:
-                with contextlib.suppress(_BadSnapshot):
+        try:
+            with snapshots.opened(start.home, key) as state:
+                if state is not None:
                     return _restored(start, launch, key, state, disk_fd)
-                start.progress("the snapshot does not load; booting afresh")
-                snapshots.drop(start.home, key)
-                _clean_directory(start)
+        except snapshots.WrongSnapshot as error:
+            _tell_wrong(start, error)
+            _clean_directory(start)
     return _booted(start, launch, key, disk_fd, _BOOT_SECONDS)
 
 
-class _BadSnapshot(Exception):
-    """A VM did not come back from its snapshot."""
+def _tell_wrong(start: _Start, error: snapshots.WrongSnapshot) -> None:
+    start.progress(f"{error.brief} It is put aside; booting afresh")
+    # A full disk keeps nobody from a VM.
+    with contextlib.suppress(OSError, BoxError):
+        name = start.spec.name
+        reason = "SnapshotWrong"
+        journal.record(
+            start.home, name, "Warning", reason, f"{error.brief} Put aside.", details=error.details
+        )
 
 
 def _try_kvm(start: _Start, disk_fd: int) -> VmRecord | str:
@@ -207,18 +214,22 @@ def _restored(start: _Start, launch: Launch, key: str, state: int, disk_fd: int)
         try:
             vm.restore(state, timeout_seconds=_STATE_SECONDS)
         except BoxError as error:
-            raise _BadSnapshot from error
+            raise _no_vm_of_it(error) from error
         _attach(start, vm, disk_fd)
         vm.resume()
         try:
             vm.ready(_READY_SECONDS)
         except BoxError as error:
-            # A state that a power cut has torn may load and hold a dead guest.
-            raise _BadSnapshot from error
+            # Whole as it is, it may be that of a guest that was dead already.
+            raise _no_vm_of_it(error) from error
         # Another sandbox of the same machine may have made it.
-        if not snapshots.exists(start.home, start.spec):
+        if snapshots.remembered(start.home, start.spec) != key:
             snapshots.remember(start.home, start.spec, key)
         return _hand_over(start, launch, key, vm, who)
+
+
+def _no_vm_of_it(error: BoxError) -> snapshots.WrongSnapshot:
+    return snapshots.WrongSnapshot("No VM comes of the snapshot.", details=str(error))
 
 
 def _booted(start: _Start, launch: Launch, key: str, disk_fd: int, seconds: float) -> VmRecord:

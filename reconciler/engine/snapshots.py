@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
+import shutil
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.spec import Spec
+from reconciler.errors import BoxError
+from reconciler.images import fingerprint
 from reconciler.linux import files
 from reconciler.vmm.qemu import Machine
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Non-blocking: a FIFO in the place of the file would wait for a writer.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MODE = 0o600
+_NOT_A_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EACCES})
+_ASIDE = "state.broken"
+
+
+class WrongSnapshot(BoxError):
+    """What lies in a snapshot's place is not what was written there, or no VM comes of it."""
 
 
 def state_path(home: Path, key: str) -> Path:
@@ -25,44 +39,111 @@ def state_path(home: Path, key: str) -> Path:
 
 @contextlib.contextmanager
 def opened(home: Path, key: str) -> Iterator[int | None]:
-    """The state of a snapshot open for reading; None when there is none."""
+    """The state of a snapshot, checked, open for reading at its start; None when there is none.
+
+    What was checked is what the descriptor is of, whatever lies at the path by then. Raises
+    WrongSnapshot for one that is not as it was written; and when the block raises that, because no
+    VM comes of it, the same is done about it: it is put aside, so that the next is made anew.
+    """
+    path = state_path(home, key)
+    with contextlib.ExitStack() as stack:
+        try:
+            fd = os.open(path, _READ)
+        except FileNotFoundError:
+            yield None
+            return
+        except OSError as error:
+            if error.errno not in _NOT_A_FILE:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                _put_aside(home, path, path.lstat())
+            raise WrongSnapshot("The snapshot is no file of ours.", details=str(error)) from error
+        stack.callback(os.close, fd)
+        try:
+            _check(home, key, fd)
+            yield fd
+        except WrongSnapshot:
+            _put_aside(home, path, os.fstat(fd))
+            raise
+
+
+def _check(home: Path, key: str, fd: int) -> None:
+    facts = os.fstat(fd)
+    mode = stat.S_IMODE(facts.st_mode)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or mode & ~_MODE:
+        found = f"{stat.filemode(facts.st_mode)}, of UID {facts.st_uid}"
+        raise WrongSnapshot("The snapshot is no file of ours alone.", details=found)
     try:
-        fd = os.open(state_path(home, key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield None
-        return
+        noted = files.read_json(state_path(home, key).with_name("meta.json"))
+    except (OSError, files.BrokenFile) as error:
+        raise WrongSnapshot("Nothing says what the snapshot holds.", details=str(error)) from error
     try:
-        yield fd
-    finally:
-        os.close(fd)
+        digest = fingerprint.open_file_digest(home, fd)
+    except OSError as error:
+        raise WrongSnapshot("The snapshot cannot be read.", details=str(error)) from error
+    if (noted.get("key"), noted.get("sha256")) != (key, digest):
+        raise WrongSnapshot(
+            "The snapshot is not what was written.",
+            details=f"written: {noted.get('sha256')}, of {noted.get('key')}\nfound: {digest}",
+        )
+
+
+def _put_aside(home: Path, path: Path, facts: os.stat_result) -> None:
+    """Move the state away, if it is still the file that was looked at; the last one is kept."""
+    with _changing(home), contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(path.lstat(), facts):
+            aside = path.with_name(_ASIDE)
+            _remove(aside)
+            path.rename(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+
+
+def _changing(home: Path) -> contextlib.AbstractContextManager[int]:
+    """Held by whoever puts a snapshot in its place or takes one away, for that moment."""
+    return files.locked(home / "snapshots" / ".lock")
 
 
 def keep(home: Path, key: str, machine: Machine, write: Callable[[int], None]) -> None:
     """Make the snapshot `key`: `write` fills the open file. Whole, or not there at all.
 
-    It holds the guest's memory: mode 0400 in a directory of its own that is 0700.
+    It holds the guest's memory: mode 0600 in a directory of its own that is 0700. Of two makers at
+    once the first one's stays.
     """
     path = state_path(home, key)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
     temporary = path.with_name(f".state.{secrets.token_hex(8)}.tmp")
-    fd = _begin(temporary)
+    fd = _begin(home, temporary)
     try:
         try:
             write(fd)
-            os.fchmod(fd, 0o400)
+            digest = fingerprint.contents_digest(fd)
+            # Its name is not to outlive a power cut that its bytes do not.
+            os.fsync(fd)
+            noted = {"key": key, "machine": asdict(machine), "sha256": digest}
+            with _changing(home):
+                # Never in the place of another, whose digest would be lost before its file is.
+                if path.exists():
+                    temporary.unlink()
+                else:
+                    files.write_json(path.with_name("meta.json"), noted)
+                    temporary.rename(path)
         finally:
             os.close(fd)
-        files.write_json(path.with_name("meta.json"), {"machine": asdict(machine)})
-        temporary.replace(path)
+        files.sync_directory(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _begin(temporary: Path) -> int:
-    with files.locked(temporary.with_name("lock")):
+def _begin(home: Path, temporary: Path) -> int:
+    with _changing(home):
+        temporary.parent.mkdir(mode=0o700, exist_ok=True)
         _clear(temporary.parent)
-        fd = os.open(temporary, _CREATE, 0o600)
+        fd = os.open(temporary, _CREATE, _MODE)
         # Held as long as its maker lives: we, or the VMM that got the descriptor from us.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return fd
@@ -72,17 +153,12 @@ def _clear(directory: Path) -> None:
     """Take away what makers that were killed have left: each may be as large as a VM's memory."""
     for path in directory.glob(".state.*.tmp"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(path, _READ)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
             finally:
                 os.close(fd)
-
-
-def drop(home: Path, key: str) -> None:
-    """Take away a snapshot that does not load."""
-    state_path(home, key).unlink(missing_ok=True)
 
 
 def remember(home: Path, spec: Spec, key: str) -> None:
@@ -91,13 +167,17 @@ def remember(home: Path, spec: Spec, key: str) -> None:
     files.write_json(sandbox_directory(home, spec.name) / "built.json", value)
 
 
-def exists(home: Path, spec: Spec) -> bool:
-    """Whether a VM of this spec was built and its snapshot is still there."""
+def remembered(home: Path, spec: Spec) -> str | None:
+    """The key of the snapshot that a VM of this very spec had last; None when none is noted."""
     try:
         value = files.read_json(home / "sandboxes" / spec.name / "built.json")
     except (FileNotFoundError, files.BrokenFile):
-        return False
+        return None
     key = value.get("snapshot")
-    if value.get("vm_digest") != spec.vm_digest or not isinstance(key, str):
-        return False
-    return state_path(home, key).exists()
+    return key if value.get("vm_digest") == spec.vm_digest and isinstance(key, str) else None
+
+
+def exists(home: Path, spec: Spec) -> bool:
+    """Whether a VM of this spec was built and its snapshot is still there."""
+    key = remembered(home, spec)
+    return key is not None and state_path(home, key).exists()

@@ -42,13 +42,31 @@ def file_digests(home: Path, paths: Iterable[Path]) -> dict[Path, str]:
     for path in paths:
         known = cache.get(_identity(path.stat()))
         if known is None:
-            key, known = _hash(path)
+            key, known = _hash_path(path)
             if key is not None:
                 fresh[key] = known
         digests[path] = known
     if fresh:
         _remember(cache_path, fresh)
     return digests
+
+
+def open_file_digest(home: Path, fd: int) -> str:
+    """The same of a regular file that is open at `fd`, whatever its path leads to by now.
+
+    It is left at its start, where whoever gets the descriptor begins to read.
+    """
+    known = _read_cache(home / _CACHE).get(_identity(os.fstat(fd)))
+    if known is None:
+        key, known = _hash(fd)
+        if key is not None:
+            _remember(home / _CACHE, {key: known})
+    return str(known)
+
+
+def contents_digest(fd: int) -> str:
+    """Return the SHA-256 of the open regular file `fd` as hex, read now; left at its start."""
+    return _hash(fd)[1]
 
 
 def library_closure(binary: Path, plugins: Iterable[Path] = ()) -> tuple[Path, ...]:
@@ -80,16 +98,25 @@ def _identity(facts: os.stat_result) -> str:
     return ":".join(str(number) for number in numbers)
 
 
-def _hash(path: Path) -> tuple[str | None, str]:
-    """Return (key to remember it under, or None when it may still change unseen; the digest)."""
+def _hash_path(path: Path) -> tuple[str | None, str]:
     # Non-blocking: a FIFO in the place of a file would wait for a writer.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb", buffering=0) as stream:
-        before = os.fstat(stream.fileno())
-        if not stat.S_ISREG(before.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise BoxError(f"{path} is not a regular file")
+        return _hash(fd)
+    finally:
+        os.close(fd)
+
+
+def _hash(fd: int) -> tuple[str | None, str]:
+    """Return (key to remember it under, or None when it may still change unseen; the digest)."""
+    before = os.fstat(fd)
+    os.lseek(fd, 0, os.SEEK_SET)
+    with os.fdopen(fd, "rb", buffering=0, closefd=False) as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        after = os.fstat(stream.fileno())
+    os.lseek(fd, 0, os.SEEK_SET)
+    after = os.fstat(fd)
     key = _identity(before)
     settled = time.time_ns() - after.st_ctime_ns > _TICK_NS
     return (key if settled and key == _identity(after) else None), digest

@@ -105,5 +105,5 @@ def test_built_means_that_the_snapshot_of_this_very_spec_is_there(home: Path) ->
     records.keep_sandbox(home, replace(specs.RECORD, spec=specs.spec(ram_mib=512)))
     assert not observe.observe(home, "web").built
     records.keep_sandbox(home, specs.RECORD)
-    snapshots.drop(home, "key")
+    snapshots.state_path(home, "key").unlink()
     assert not observe.observe(home, "web").built

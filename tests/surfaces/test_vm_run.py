@@ -119,14 +119,37 @@ def test_a_killed_command_is_cleaned_up_after_by_the_next(vms: Live) -> None:
     assert vms.leftovers() == []
 
 
-def test_a_snapshot_that_does_not_load_is_made_again(vms: Live) -> None:
+def test_a_snapshot_that_was_damaged_is_made_again(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("build", "web")
+    built = json.loads((vms.home / "sandboxes" / "web" / "built.json").read_text())
+    state = vms.home / "snapshots" / built["snapshot"] / "state"
+    vms.box("run", "web", "--", "true")
+    with state.open("r+b") as stream:
+        stream.seek(state.stat().st_size // 2)
+        stream.write(b"something else")
+    inode = state.stat().st_ino
+    done = vms.box("run", "web", "--", "echo", "ran")
+    assert done.stdout == b"ran\n"
+    assert b"not what was written" in done.stderr
+    assert [e["type"] for e in vms.events("web") if e["reason"] == "SnapshotWrong"] == ["Warning"]
+    assert state.with_name("state.broken").stat().st_ino == inode
+    assert state.stat().st_mode & 0o777 == 0o600
+    assert b"booting" not in vms.box("run", "web", "--", "true").stderr
+    assert vms.leftovers() == []
+
+
+def test_a_whole_snapshot_that_no_vm_comes_of_is_made_again(vms: Live) -> None:
     vms.declare("web")
     vms.box("build", "web")
     built = json.loads((vms.home / "sandboxes" / "web" / "built.json").read_text())
     state = vms.home / "snapshots" / built["snapshot"] / "state"
     os.truncate(state, state.stat().st_size // 2)
-    vms.box("run", "web", "--", "true")
-    assert state.stat().st_mode & 0o777 == 0o400
+    meta = json.loads(state.with_name("meta.json").read_text())
+    meta["sha256"] = hashlib.sha256(state.read_bytes()).hexdigest()
+    state.with_name("meta.json").write_text(json.dumps(meta))
+    assert b"No VM comes of" in vms.box("run", "web", "--", "true").stderr
+    assert b"booting" not in vms.box("run", "web", "--", "true").stderr
     assert vms.leftovers() == []
 
 
