@@ -76,13 +76,15 @@ class Live:
         assert status in (None, done.returncode), f"{arguments}: {done.returncode}\n{said}"
         return done
 
-    def start(self, *arguments: str, **streams: int) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, stdin: int = subprocess.DEVNULL, **streams: int
+    ) -> subprocess.Popen[bytes]:
         """Start box and leave it running; ended with the test at the latest."""
         child: subprocess.Popen[bytes] = subprocess.Popen(
             [BOX, *arguments],
             env=self.environment,
             cwd=self.folder,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             **streams,  # type: ignore[call-overload]
         )
         self._children.append(child)

@@ -82,6 +82,22 @@ def ensure_parts(home: Path, spec: Spec, progress: Progress) -> Parts:
     return Parts(chosen, files, guest_kernel, ram_disk, image, mark)
 
 
+def found_parts(home: Path, spec: Spec) -> Parts | None:
+    """All parts as a start would find them now; None when the image has yet to be built.
+
+    Stats only, and nothing is fetched. Raises Missing for what is not on this host.
+    """
+    image = rootfs.built_image(home, spec.recipe)
+    if image is None:
+        return None
+    chosen = runtime.find_runtime()
+    files = vmm_files.find_vmm_files(home, os.uname().machine)
+    guest_kernel = kernel.find_kernel(home)
+    ram_disk = initrd.build_initrd(home, guest_kernel, find_agent())
+    mark = boundary_fingerprint(home, spec.backend, chosen, files, guest_kernel)
+    return Parts(chosen, files, guest_kernel, ram_disk, image, mark)
+
+
 def current_fingerprint(home: Path, backend: str) -> str:
     """The fingerprint of what a VM started now would rest on. Stats only."""
     chosen = runtime.find_runtime()

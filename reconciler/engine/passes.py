@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.engine import drift, journal, launching, records, slots, traces
+from reconciler.engine import collecting, drift, journal, launching, records, slots, traces
 from reconciler.engine.home import disk_of, sandbox_directory
 from reconciler.engine.observe import Observation, observe
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
@@ -55,9 +55,22 @@ def run_pass(
                 work.apply(action, seen)
             if spec is not None:
                 _own(home, name, source, folder)
+            if actions:
+                _collect(home, name)
         except (BoxError, OSError) as error:
             return _failed(home, name, error)
         return Done(actions)
+
+
+def _collect(home: Path, name: str) -> None:
+    """Take away the snapshots that what was just done has left without a use."""
+    # It makes room, and nothing waits for it: the next pass that does something tries again.
+    with contextlib.suppress(BoxError, OSError):
+        gone = collecting.collect(home)
+        if gone:
+            many = f"{len(gone)} snapshot" + ("s" if len(gone) > 1 else "")
+            message = f"{many} that no sandbox uses any more"
+            journal.record(home, name, "Normal", "Collected", message, snapshots=list(gone))
 
 
 def _own(home: Path, name: str, source: Path | None, folder: str | None) -> None:
@@ -65,7 +78,7 @@ def _own(home: Path, name: str, source: Path | None, folder: str | None) -> None
     record = records.sandbox_record(home, name)
     if record is None or source is None:
         return
-    now = replace(record, source=str(source), source_stamp=stamp(source), folder=folder)
+    now = replace(record, source=str(source), source_stamp=records.stamp(source), folder=folder)
     if now != record:
         records.keep_sandbox(home, now)
 
@@ -152,7 +165,7 @@ class _Work:
             name=self._name,
             spec=spec,
             source=str(self._source) if self._source else None,
-            source_stamp=stamp(self._source) if self._source else "",
+            source_stamp=records.stamp(self._source) if self._source else "",
             folder=self._folder,
             incarnation=incarnation,
         )
@@ -231,6 +244,7 @@ def destroy(home: Path, name: str, *, with_data: bool, progress: Progress) -> No
         if with_data:
             disk_of(home, name).unlink(missing_ok=True)
     journal.record(home, name, "Normal", "Destroyed", "by command", with_data=with_data)
+    _collect(home, name)
 
 
 @contextlib.contextmanager
@@ -256,12 +270,3 @@ def destroy_records(home: Path, name: str) -> None:
     slots.release(home, name)
     for file in ("built.json", "drift.json", "status.json", "backoff.json", "record.json"):
         (directory / file).unlink(missing_ok=True)
-
-
-def stamp(source: Path) -> str:
-    """The identity of a Boxfile's contents without reading them; "" when it cannot be told."""
-    try:
-        facts = source.stat()
-    except OSError:
-        return ""
-    return f"{facts.st_dev}:{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"

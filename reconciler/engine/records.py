@@ -96,6 +96,15 @@ def sandbox_record(home: Path, name: str) -> SandboxRecord | None:
         )
 
 
+def stamp(source: Path) -> str:
+    """The identity of a Boxfile's contents without reading them; "" when it cannot be told."""
+    try:
+        facts = source.stat()
+    except OSError:
+        return ""
+    return f"{facts.st_dev}:{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"
+
+
 def keep_sandbox(home: Path, record: SandboxRecord) -> None:
     """Write a sandbox's record, whole or not at all."""
     value = {

@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -41,7 +42,8 @@ def state_path(home: Path, key: str) -> Path:
 def opened(home: Path, key: str) -> Iterator[int | None]:
     """The state of a snapshot, checked, open for reading at its start; None when there is none.
 
-    What was checked is what the descriptor is of, whatever lies at the path by then. Raises
+    What was checked is what the descriptor is of, whatever lies at the path by then. It is not
+    removed before the descriptor is closed, by the VMM that got it too. Raises
     WrongSnapshot for one that is not as it was written; and when the block raises that, because no
     VM comes of it, the same is done about it: it is put aside, so that the next is made anew.
     """
@@ -59,12 +61,24 @@ def opened(home: Path, key: str) -> Iterator[int | None]:
                 _put_aside(home, path, path.lstat())
             raise WrongSnapshot("The snapshot is no file of ours.", details=str(error)) from error
         stack.callback(os.close, fd)
+        if not _held(path, fd):
+            yield None
+            return
         try:
             _check(home, key, fd)
             yield fd
         except WrongSnapshot:
             _put_aside(home, path, os.fstat(fd))
             raise
+
+
+def _held(path: Path, fd: int) -> bool:
+    """Keep the state from being removed as long as `fd` is open; False when that is under way."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return os.path.samestat(path.lstat(), os.fstat(fd))
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def _check(home: Path, key: str, fd: int) -> None:
@@ -129,6 +143,8 @@ def keep(home: Path, key: str, machine: Machine, write: Callable[[int], None]) -
                 if path.exists():
                     temporary.unlink()
                 else:
+                    # Whoever finds it may start from it, also while this VMM has its copy open.
+                    fcntl.flock(fd, fcntl.LOCK_SH)
                     files.write_json(path.with_name("meta.json"), noted)
                     temporary.rename(path)
         finally:
@@ -161,20 +177,76 @@ def _clear(directory: Path) -> None:
                 os.close(fd)
 
 
+def keys(home: Path) -> frozenset[str]:
+    """The keys of all snapshots there are, and of what crashes have left of some."""
+    with os.scandir(home / "snapshots") as entries:
+        return frozenset(each.name for each in entries if each.is_dir(follow_symlinks=False))
+
+
+def remove(home: Path, key: str, unused: Callable[[], bool]) -> bool:
+    """Take a snapshot away; False, and nothing done, when it is being made or started from.
+
+    `unused` is asked when no start from it can begin any more. A crash in the middle leaves no
+    snapshot, and what it leaves goes with the next removal.
+    """
+    state = state_path(home, key)
+    with _changing(home), contextlib.ExitStack() as stack:
+        for path in (state, *state.parent.glob(".state.*.tmp")):
+            if not _claimed(path, stack):
+                return False
+        if not unused():
+            return False
+        _remove(state)
+        shutil.rmtree(state.parent, ignore_errors=True)
+        return True
+
+
+def _claimed(path: Path, stack: contextlib.ExitStack) -> bool:
+    try:
+        fd = os.open(path, _READ)
+    except OSError:
+        # Not there, or no file: nobody starts from it.
+        return True
+    stack.callback(os.close, fd)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def forget_broken(home: Path, key: str, *, seconds: float) -> None:
+    """Take away a state that was put aside more than `seconds` ago."""
+    aside = state_path(home, key).with_name(_ASIDE)
+    with _changing(home), contextlib.suppress(FileNotFoundError):
+        if aside.lstat().st_ctime < time.time() - seconds:
+            _remove(aside)
+
+
 def remember(home: Path, spec: Spec, key: str) -> None:
     """Note that `key` is the snapshot of this spec's VM."""
     value = {"vm_digest": spec.vm_digest, "snapshot": key}
     files.write_json(sandbox_directory(home, spec.name) / "built.json", value)
 
 
+def last(home: Path, name: str) -> str | None:
+    """The key of the snapshot that a VM of sandbox `name` had last, of whatever spec."""
+    return _noted(home, name)[1]
+
+
+def _noted(home: Path, name: str) -> tuple[str | None, str | None]:
+    try:
+        value = files.read_json(home / "sandboxes" / name / "built.json")
+    except (FileNotFoundError, files.BrokenFile):
+        return None, None
+    digest, key = value.get("vm_digest"), value.get("snapshot")
+    return (digest, key) if isinstance(digest, str) and isinstance(key, str) else (None, None)
+
+
 def remembered(home: Path, spec: Spec) -> str | None:
     """The key of the snapshot that a VM of this very spec had last; None when none is noted."""
-    try:
-        value = files.read_json(home / "sandboxes" / spec.name / "built.json")
-    except (FileNotFoundError, files.BrokenFile):
-        return None
-    key = value.get("snapshot")
-    return key if value.get("vm_digest") == spec.vm_digest and isinstance(key, str) else None
+    digest, key = _noted(home, spec.name)
+    return key if digest == spec.vm_digest else None
 
 
 def exists(home: Path, spec: Spec) -> bool:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from reconciler.boxfile.problems import printable
-from reconciler.engine import passes, records
+from reconciler.engine import records
 from reconciler.engine.records import SandboxRecord
 from reconciler.engine.spec import Spec
 from reconciler.errors import Missing, Refused
@@ -31,11 +31,11 @@ def sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
         path = _default_file(name)
         spec = load(name, path)
         records.keep_sandbox(
-            home, SandboxRecord(name, spec, str(path), passes.stamp(path), None, 0)
+            home, SandboxRecord(name, spec, str(path), records.stamp(path), None, 0)
         )
         return spec, path, None
     source = Path(record.source) if record.source else None
-    if source is None or passes.stamp(source) in (record.source_stamp, ""):
+    if source is None or records.stamp(source) in (record.source_stamp, ""):
         return record.spec, source, record.folder
     return load(name, source), source, record.folder
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.engine import passes, records, traces
+from reconciler.engine import records, traces
 from reconciler.engine.home import open_home
 from reconciler.engine.observe import Observation
 from reconciler.engine.outcome import Done, Outcome
@@ -124,7 +124,7 @@ class Sleepers:
             self.done.append(action)
 
     def _keep(self, name: str, spec: Spec, source: Path, folder: str | None) -> None:
-        record = SandboxRecord(name, spec, str(source), passes.stamp(source), folder, 1)
+        record = SandboxRecord(name, spec, str(source), records.stamp(source), folder, 1)
         if record != self.record(name):
             records.keep_sandbox(self.home, record)
 

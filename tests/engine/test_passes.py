@@ -109,7 +109,7 @@ def test_where_it_is_declared_is_noted_anew_each_time(home: Path, tmp_path: Path
         run(home, STOPPED, source)
         record = records.sandbox_record(home, "web")
         assert record is not None
-        assert (record.source, record.source_stamp) == (str(source), passes.stamp(source))
+        assert (record.source, record.source_stamp) == (str(source), records.stamp(source))
 
 
 @pytest.mark.root
@@ -291,10 +291,10 @@ def test_an_unreadable_event_file_does_not_raise(home: Path) -> None:
 
 def test_the_stamp_of_a_file_changes_with_it_and_is_empty_without_one(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    assert passes.stamp(path) == ""
+    assert records.stamp(path) == ""
     path.write_text("a")
-    first = passes.stamp(path)
+    first = records.stamp(path)
     path.unlink()
     path.write_text("a")
     os.utime(path, ns=(1, 1))
-    assert passes.stamp(path) != first
+    assert records.stamp(path) != first

@@ -271,3 +271,63 @@ def test_a_snapshot_is_read_once_and_then_known(home: Path) -> None:
     files.write_json(home / "digests.json", dict.fromkeys(known, "from the cache"))
     with pytest.raises(snapshots.WrongSnapshot, match="from the cache"):
         state(home)
+
+
+def remove(home: Path) -> bool:
+    return snapshots.remove(home, "key", lambda: True)
+
+
+def test_a_snapshot_is_removed_whole_but_never_while_it_is_read(home: Path) -> None:
+    snapshots.keep(home, "key", MACHINE, writing(b"memory"))
+    with snapshots.opened(home, "key") as fd:
+        assert fd is not None
+        handed_over = os.dup(fd)
+    try:
+        assert not remove(home)
+        assert state(home) == b"memory"
+    finally:
+        os.close(handed_over)
+    assert not snapshots.remove(home, "key", lambda: False)
+    assert remove(home)
+    assert snapshots.keys(home) == frozenset()
+    assert remove(home)
+
+
+def test_a_snapshot_is_not_removed_while_it_is_made(home: Path) -> None:
+    def write(fd: int) -> None:
+        files.write_all(fd, b"memory")
+        assert not remove(home)
+
+    snapshots.keep(home, "key", MACHINE, write)
+    assert state(home) == b"memory"
+
+
+def test_nobody_starts_from_what_is_being_removed(home: Path) -> None:
+    snapshots.keep(home, "key", MACHINE, writing(b"memory"))
+
+    def unused() -> bool:
+        assert state(home) is None
+        return True
+
+    assert snapshots.remove(home, "key", unused)
+
+
+def test_what_a_crash_leaves_of_a_removed_one_is_no_snapshot_and_goes(home: Path) -> None:
+    snapshots.keep(home, "key", MACHINE, writing(b"memory"))
+    # The state goes first; this is all that may be left.
+    snapshots.state_path(home, "key").unlink()
+    assert state(home) is None
+    snapshots.keep(home, "key", MACHINE, writing(b"again"))
+    assert state(home) == b"again"
+    snapshots.state_path(home, "key").unlink()
+    assert snapshots.keys(home) == {"key"}
+    assert remove(home)
+    assert snapshots.keys(home) == frozenset()
+
+
+def test_what_was_put_aside_goes_in_time(home: Path) -> None:
+    damaged(home, torn)
+    snapshots.forget_broken(home, "key", seconds=1000)
+    assert "state.broken" in names(home)
+    snapshots.forget_broken(home, "key", seconds=-1)
+    assert names(home) == {"state", "meta.json"}
