@@ -18,6 +18,7 @@ from reconciler.data import disk
 from reconciler.engine import (
     accelerator,
     admission,
+    holding,
     journal,
     proof,
     records,
@@ -88,10 +89,11 @@ def start_vm(
     sandbox_directory(home, spec.name)
     disk.ensure_disk(disk_of(home, spec.name), spec.data_bytes)
     record = _new_record(home, spec, parts, kind, incarnation)
+    record = replace(record, with_data=with_data)
     start = _Start(home, spec, parts, record, with_data, progress)
     with disk.opened(start.disk) as fd:
         if with_data:
-            disk.check_free(fd, start.disk)
+            _check_free(start, fd)
         if kind == STANDING:
             # Its name is always the same: nothing that lost its record may be in its place.
             traces.discard(home, record)
@@ -274,8 +276,22 @@ def _load_read_back() -> None:
 def _attach(start: _Start, vm: Vm, disk_fd: int) -> None:
     if start.with_data:
         # Again: another start of this sandbox may have been faster.
+        _check_free(start, disk_fd)
+        try:
+            vm.attach(disk_fd)
+        except BoxError:
+            # QEMU's own look is the one that counts: say it the same way.
+            _check_free(start, disk_fd)
+            raise
+
+
+def _check_free(start: _Start, disk_fd: int) -> None:
+    try:
         disk.check_free(disk_fd, start.disk)
-        vm.attach(disk_fd)
+    except disk.DiskHeld as error:
+        name = start.spec.name
+        holder = holding.holder_of(start.home, name, start.record.vm)
+        raise holding.DataHeld(name, holder) from error
 
 
 def _hand_over(

@@ -47,6 +47,7 @@ class VmRecord:
     """One VM. `identity` is None until its VMM is known to run; `owner` is a `run`'s command.
 
     `spec` is what it was started from, `snapshot` names its state before anybody claimed it.
+    `with_data` says whether it has, or is about to have, the sandbox's /data.
     `image_env` (NAME=VALUE), `working_dir` and `user` are what its image says of commands.
     """
 
@@ -66,6 +67,7 @@ class VmRecord:
     working_dir: str = ""
     user: str = ""
     started_at: str = ""
+    with_data: bool = True
 
     def directory(self, home: Path) -> Path:
         """Where its sockets are."""

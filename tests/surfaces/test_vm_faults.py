@@ -102,6 +102,13 @@ def test_mistakes_on_the_command_line_start_nothing(vms: Live) -> None:
     vms.declare("new")
     for words in (("new",), ("new", "--env", "X", "--", "a"), ("new", "--timeout", "x", "a")):
         vms.box("run", *words, status=125)
+    for given in ("0", "-1", "nan", "inf", "86400.1", "x", ""):
+        assert b"--wait takes" in vms.box("run", "new", f"--wait={given}", "a", status=125).stderr
+    assert (
+        b"one of the two" in vms.box("run", "new", "--wait=5", "--no-data", "a", status=125).stderr
+    )
+    vms.box("run", "other", "--wait=5", "a", status=125)
+    assert not (vms.home / "sandboxes/other").exists()
     assert not (vms.home / "sandboxes/new").exists()
 
 

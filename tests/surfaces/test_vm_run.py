@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -90,9 +91,74 @@ def test_two_at_once_without_data(vms: Live) -> None:
 def test_data_is_one_machines_at_a_time(vms: Live) -> None:
     vms.declare("web")
     vms.box("up", "web")
-    done = vms.box("run", "web", "--", "true", status=125)
-    assert b"/data" in done.stderr
+    said = vms.box("run", "web", "--", "true", status=125).stderr.decode()
+    for part in ("web is up", "/data", str(vms.pid("web")), "hint: ", "--wait", "--no-data"):
+        assert part in said
     vms.box("run", "web", "--no-data", "--", "true")
+    began = time.monotonic()
+    said = vms.box("run", "web", "--wait", "1.5", "--", "true", status=125).stderr.decode()
+    assert time.monotonic() - began >= 1.5
+    assert "Waited 1.5 s. web is up" in said
+    assert "hint: " in said
+
+
+def holding_data(vms: Live, seconds: int) -> subprocess.Popen[bytes]:
+    """A `run` that has /data by now."""
+    child = vms.start("run", "web", "--", "sleep", str(seconds))
+    until(lambda: any(vm.identity and vm.with_data for vm in records.vm_records(vms.home, "web")))
+    return child
+
+
+def test_a_busy_sandbox_says_whose_command_has_data(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("build", "web")
+    child = holding_data(vms, 60)
+    (vm,) = records.vm_records(vms.home, "web")
+    assert vm.owner is not None
+    said = vms.box("run", "web", "--", "true", status=125).stderr.decode()
+    assert f"process {vm.owner.pid}, since {vm.started_at}" in said
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(30) == 128 + signal.SIGTERM
+    assert vms.leftovers() == []
+
+
+def test_those_who_wait_get_data_one_after_the_other(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("build", "web")
+    child = holding_data(vms, 4)
+    line = "echo x >>/data/turns; sleep 0.2"
+    waiting = [vms.start("run", "web", "--wait", "100", "--", "sh", "-c", line) for _ in range(3)]
+    assert [each.wait(100) for each in (child, *waiting)] == [0] * 4
+    assert vms.box("run", "web", "--", "cat", "/data/turns").stdout == b"x\nx\nx\n"
+    assert vms.leftovers() == []
+
+
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_wait_and_leaves_the_holder_alone(vms: Live, signo: int) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    child = vms.start("run", "web", "--wait", "86400", "--", "true", stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    assert b"waiting for /data: web is up" in child.stderr.readline()
+    child.send_signal(signo)
+    assert child.wait(10) == 128 + signo
+    child.stderr.close()
+    assert vms.box("exec", "web", "--", "echo", "up").stdout == b"up\n"
+    assert [vm.vm for vm in records.vm_records(vms.home)] == ["web"]
+
+
+def test_a_wait_outlives_a_holder_whose_command_was_killed(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("build", "web")
+    child = holding_data(vms, 60)
+    waiting = vms.start("run", "web", "--wait", "60", "--", "true", stderr=subprocess.PIPE)
+    assert waiting.stderr is not None
+    assert b"waiting for /data" in waiting.stderr.readline()
+    child.kill()
+    child.wait()
+    assert waiting.wait(30) == 0
+    waiting.stderr.close()
+    assert vms.leftovers() == []
 
 
 @pytest.mark.parametrize("delay", [0.15, 0.3, 0.45, 0.6, 0.9])

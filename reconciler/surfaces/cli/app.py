@@ -36,6 +36,10 @@ Interactive = Annotated[
 NoData = Annotated[
     bool, typer.Option("--no-data", help="Without /data: any number at once, also while it is up.")
 ]
+Wait = Annotated[
+    float | None,
+    typer.Option("--wait", help="Seconds to wait for /data while another VM has it; up to a day."),
+]
 _STATUS = (
     "Exit status: the command's; 124 when it took too long; 125 when box failed; 126 or 127 when "
     "it cannot be executed or is not there; 128+n when signal n ended it."
@@ -170,6 +174,7 @@ def run(
     timeout: Timeout = None,
     interactive: Interactive = False,
     no_data: NoData = False,
+    wait: Wait = None,
 ) -> None:
     """Run one command in a fresh VM of NAME, which is thrown away: box run NAME -- CMD..."""
 

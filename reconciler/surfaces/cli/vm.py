@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.engine import launching, records, traces
+from reconciler.engine import holding, launching, records, traces
 from reconciler.engine.home import open_home
 from reconciler.engine.records import ONCE, VmRecord
 from reconciler.engine.spec import Spec
@@ -21,6 +21,7 @@ from reconciler.surfaces.cli.terminal import say, tell
 _COMMAND_OPTIONS = {"--env": True, "-e": True, "--workdir": True, "-w": True, "--user": True,
                     "-u": True, "--timeout": True, "-i": False, "--interactive": False}  # fmt: skip
 _TIMED_OUT = 124
+_DAY_SECONDS = 86_400
 _RUN_TERM_MS = 1000
 
 
@@ -49,25 +50,41 @@ def _exec(given: Parsed) -> int:
 def _run(given: Parsed) -> int:
     parsed = _checked(given, "run")
     home = open_home()
-    _reap(home)
-    spec, _, _ = _sandbox(home, parsed.name)
     with unwinding() as endings:
         try:
             try:
-                vm = launching.start_vm(
-                    home,
-                    spec,
-                    kind=ONCE,
-                    incarnation=0,
-                    with_data=not parsed.has("--no-data"),
-                    progress=progress(parsed.name),
-                )
+                vm = _fresh(home, parsed)
                 return _command(home, vm, parsed, endings)
             finally:
                 # A signal up to here, even in this call, still reaches the block below.
                 endings.ignore()
         finally:
             _end_own(home, parsed.name)
+
+
+def _fresh(home: Path, parsed: Parsed) -> VmRecord:
+    """Start a VM for the command, as soon as nobody has /data if we are to wait for that."""
+    show = progress(parsed.name)
+
+    def start() -> VmRecord:
+        # After a wait too: what held /data may have lost its command, and the Boxfile may differ.
+        _reap(home)
+        spec, _, _ = _sandbox(home, parsed.name)
+        with_data = not parsed.has("--no-data")
+        return launching.start_vm(
+            home, spec, kind=ONCE, incarnation=0, with_data=with_data, progress=show
+        )
+
+    seconds = _given_wait(parsed)
+    if seconds is None:
+        return start()
+    # Refused at once where it is no sandbox.
+    _sandbox(home, parsed.name)
+
+    def waiting(held: holding.DataHeld) -> None:
+        show(f"waiting for /data: {held.brief}")
+
+    return holding.when_free(home, parsed.name, seconds, start, waiting)
 
 
 def _end_own(home: Path, name: str) -> None:
@@ -132,6 +149,7 @@ def _checked(parsed: Parsed, verb: str) -> Parsed:
         raise Usage("Which command?", hint=f"box {verb} {parsed.name} -- COMMAND")
     _given_environment(parsed)
     _given_timeout_ms(parsed)
+    _given_wait(parsed)
     return parsed
 
 
@@ -201,6 +219,21 @@ def _given_timeout_ms(parsed: Parsed) -> int | None:
     return math.ceil(seconds * 1000)
 
 
+def _given_wait(parsed: Parsed) -> float | None:
+    given = parsed.last("--wait")
+    if given is None:
+        return None
+    if parsed.has("--no-data"):
+        raise Usage("--wait waits for /data, and --no-data runs without it: one of the two.")
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= _DAY_SECONDS:
+        raise Usage(f"--wait takes seconds, more than 0 and at most {_DAY_SECONDS}, not {given!r}.")
+    return seconds
+
+
 def _reap(home: Path) -> None:
     """Take away VMs of `run` commands that were killed before they could."""
     for vm in records.vm_records(home):
@@ -225,7 +258,7 @@ def progress(name: str) -> Callable[[str], None]:
 
 _OPTIONS: dict[str, dict[str, bool]] = {
     "exec": _COMMAND_OPTIONS,
-    "run": {**_COMMAND_OPTIONS, "--no-data": False},
+    "run": {**_COMMAND_OPTIONS, "--no-data": False, "--wait": True},
     "up": {},
     "down": {},
 }
