@@ -18,9 +18,19 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import BoxError, Busy, Missing
 from reconciler.guest import protocol
-from reconciler.guest.protocol import Claim, Decoder, Exit, Frame, ProtocolError, Ready
+from reconciler.guest.protocol import (
+    Claim,
+    Decoder,
+    Exec,
+    Exit,
+    Frame,
+    Limit,
+    ProtocolError,
+    Ready,
+    Size,
+)
 from reconciler.guest.sinks import Sink
-from reconciler.guest.transfer import RECEIVE_SIZE, ChannelClosed, Signals, Target, Transfer
+from reconciler.guest.transfer import RECEIVE_SIZE, Asides, ChannelClosed, Target, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -116,8 +126,9 @@ class Session:
     """A session on a connected socket, which stays the caller's.
 
     Made by proving the token; `ready` is what the agent said of itself. One thing at a time: claim,
-    ping, exec, shutdown. Only `signal` may be called while another call is under way. After an
-    exception the session is over: close the socket, which ends what it started in the guest.
+    ping, exec, shutdown. Only `signal` and `resize` may be called while another call is under way.
+    After an exception the session is over: close the socket, which ends what it started in the
+    guest.
     """
 
     def __init__(
@@ -127,13 +138,13 @@ class Session:
         nonce = secrets.token_bytes(protocol.NONCE_SIZE)
         self._sock = sock
         self._decoder = Decoder(nonce)
-        self._signals = Signals()
+        self._asides = Asides()
         deadline = time.monotonic() + timeout_seconds
         try:
             self._send(token + nonce, deadline)
             self.ready: Ready = protocol.decode_ready(self._expect(protocol.READY, deadline))
         except BaseException:
-            self._signals.close()
+            self._asides.close()
             raise
 
     def __enter__(self) -> Session:
@@ -147,7 +158,7 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         """Give back what the session opened; the socket is left to its owner."""
-        self._signals.close()
+        self._asides.close()
 
     def claim(self, claim: Claim, timeout_seconds: float = 30.0) -> None:
         """Make the VM this claim's: from here on only the new token opens sessions."""
@@ -173,7 +184,14 @@ class Session:
 
         May be called from a signal handler of Python's and from another thread than exec's.
         """
-        self._signals.send(signo)
+        self._asides.send(protocol.encode_signal(signo))
+
+    def resize(self, size: Size) -> None:
+        """Tell the running command's terminal, if it has one, its new size.
+
+        May be called as `signal` may.
+        """
+        self._asides.send(protocol.encode_resize(size))
 
     def exec(
         self,
@@ -186,21 +204,24 @@ class Session:
         cwd: str = "",
         user: str = "",
         timeout_ms: int = 0,
+        tty: Size | None = None,
+        rlimits: Sequence[Limit] = (),
     ) -> Exit:
         """Run a command and move its bytes until it has ended and its output is delivered.
 
         stdin is a descriptor, or None for an empty input. stdout and stderr are descriptors or
         functions of bytes; one that fails ends the call with its exception (BrokenPipeError for a
-        reader that went away). cwd "" is /, user "" is root, timeout_ms 0 is no limit.
+        reader that went away). cwd "" is /, user "" is root, timeout_ms 0 is no limit. With `tty`
+        the command has a terminal of that size: all it says comes on stdout.
         """
-        request = protocol.encode_exec(argv, env, cwd=cwd, user=user, timeout_ms=timeout_ms)
+        request = protocol.encode_exec(Exec(argv, env, cwd, user, timeout_ms, tty, rlimits))
         with contextlib.ExitStack() as stack:
             sinks = []
             for target in (stdout, stderr):
                 sink = Sink(target)
                 stack.callback(sink.close)
                 sinks.append(sink)
-            transfer = Transfer(self._sock, self._decoder, self._signals, stdin, sinks)
+            transfer = Transfer(self._sock, self._decoder, self._asides, stdin, sinks)
             return transfer.run(request, timeout_ms)
 
     def _ask(self, request: bytes, answer: int, timeout_seconds: float) -> bytes:

@@ -27,11 +27,12 @@ STDIN_WINDOW = 131072
 PING_MAX = 64
 HOSTNAME_MAX = 64
 ARGUMENTS_MAX = 16384
+LIMITS_MAX = 16
 
 # Public: it marks the start of a session until CLAIM sets a secret one.
 UNCLAIMED_TOKEN = b"box-unclaimed-agent-protocol-v1".ljust(TOKEN_SIZE, b"\0")
 
-CLAIM, EXEC, STDIN, STDIN_EOF, SIGNAL, PING, SHUTDOWN = range(1, 8)
+CLAIM, EXEC, STDIN, STDIN_EOF, SIGNAL, PING, SHUTDOWN, RESIZE = range(1, 9)
 READY, CLAIMED, STARTED, STDIN_ACK = 0x80, 0x81, 0x82, 0x83
 PONG, SHUTTING_DOWN, STDOUT, STDERR, EXIT, ERROR = 0x86, 0x87, 0x88, 0x89, 0x8A, 0x8F
 
@@ -63,6 +64,7 @@ _BOUNDS = {
 }
 
 _CLAIM_MOUNT_DATA = 1
+_EXEC_TERMINAL = 1
 _EXIT_TIMED_OUT = 1
 _SIGNALS = 64
 _READY_STRINGS = 5
@@ -231,23 +233,83 @@ def encode_claim(claim: Claim) -> bytes:
     return encode_frame(CLAIM, claim.token + claim.entropy + clock + claim.machine_id + tail)
 
 
-def encode_exec(
-    argv: Sequence[str], env: Mapping[str, str], *, cwd: str, user: str, timeout_ms: int
-) -> bytes:
+class Size(NamedTuple):
+    """What a terminal shows, in characters; 0 is unknown."""
+
+    rows: int
+    columns: int
+
+
+class Limit(NamedTuple):
+    """A resource limit of setrlimit(2): `resource` is the number of the guest's kernel."""
+
+    resource: int
+    soft: int
+    hard: int
+
+
+UNLIMITED = (1 << 64) - 1
+
+
+class Exec(NamedTuple):
+    """What an EXEC asks for. cwd "" is /, user "" is root, timeout_ms 0 is no limit.
+
+    With `tty` the command gets a terminal of that size for all three streams.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str = ""
+    user: str = ""
+    timeout_ms: int = 0
+    tty: Size | None = None
+    rlimits: Sequence[Limit] = ()
+
+
+def encode_exec(request: Exec) -> bytes:
     """The EXEC frame, its strings encoded as file names are. Raises Refused when too long."""
+    argv, env = request.argv, request.env
     variables = [f"{name}={value}" for name, value in env.items()]
-    strings = [os.fsencode(word) for word in (cwd, user, *argv, *variables)]
+    strings = [os.fsencode(word) for word in (request.cwd, request.user, *argv, *variables)]
     if any(b"\0" in word for word in strings):
         raise Refused("a command, its directory and its environment cannot hold NUL bytes")
     if any(not name or "=" in name for name in env):
         raise Refused("a variable's name cannot be empty or hold '='")
     if not argv or len(argv) > ARGUMENTS_MAX or len(env) > ARGUMENTS_MAX:
         raise Refused(f"a command has 1 to {ARGUMENTS_MAX} arguments, and as many variables")
-    if not 0 <= timeout_ms < 1 << 32:
+    if not 0 <= request.timeout_ms < 1 << 32:
         raise Refused("a time limit is at most 49 days")
-    payload = struct.pack("<IIHH", 0, timeout_ms, len(argv), len(env))
+    flags = 0 if request.tty is None else _EXEC_TERMINAL
+    payload = struct.pack("<IIHH", flags, request.timeout_ms, len(argv), len(env))
+    payload += _size(request.tty or Size(0, 0)) + _limits(request.rlimits)
     payload += b"".join(word + b"\0" for word in strings)
     if len(payload) > EXEC_MAX:
         details = f"{len(payload)} bytes, at most {EXEC_MAX}"
         raise Refused("command and environment are too long", details=details)
     return encode_frame(EXEC, payload)
+
+
+def encode_resize(size: Size) -> bytes:
+    """The RESIZE frame. Raises Refused for a size that no terminal has."""
+    return encode_frame(RESIZE, _size(size))
+
+
+def encode_signal(signo: int) -> bytes:
+    """The SIGNAL frame."""
+    return encode_frame(SIGNAL, struct.pack("<I", signo))
+
+
+def _size(size: Size) -> bytes:
+    if not all(0 <= each < 1 << 16 for each in size):
+        raise Refused("a terminal has at most 65535 rows and columns")
+    return struct.pack("<HH", *size)
+
+
+def _limits(limits: Sequence[Limit]) -> bytes:
+    if len(limits) > LIMITS_MAX:
+        raise Refused(f"a command has at most {LIMITS_MAX} resource limits")
+    for limit in limits:
+        if not 0 <= limit.resource < LIMITS_MAX or not 0 <= limit.soft <= limit.hard <= UNLIMITED:
+            raise Refused("there is no such resource limit", details=str(tuple(limit)))
+    packed = (struct.pack("<IQQ", *limit) for limit in limits)
+    return struct.pack("<I", len(limits)) + b"".join(packed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -34,22 +33,22 @@ class ChannelClosed(BoxError):
     """The VM or its agent went away in the middle of a session."""
 
 
-class Signals:
-    """Signals on their way to a command: `send` may be called from a signal handler or a thread."""
+class Asides:
+    """Frames beside a command's input: `send` may be called from a signal handler or a thread."""
 
     def __init__(self) -> None:
-        self._queue: deque[int] = deque(maxlen=64)
+        self._queue: deque[bytes] = deque(maxlen=64)
         self.fd, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
-    def send(self, signo: int) -> None:
-        """Queue a signal and wake the loop."""
-        self._queue.append(signo)
+    def send(self, frame: bytes) -> None:
+        """Queue a frame and wake the loop."""
+        self._queue.append(frame)
         try:
             os.write(self._wake, b"\0")
         except BlockingIOError:
             return  # full: it will wake up anyway
 
-    def take(self) -> list[int]:
+    def take(self) -> list[bytes]:
         """What was sent since the last call."""
         try:
             os.read(self.fd, 4096)
@@ -70,13 +69,13 @@ class Transfer:
         self,
         sock: socket.socket,
         decoder: Decoder,
-        signals: Signals,
+        asides: Asides,
         stdin: int | None,
         sinks: Sequence[Sink],
     ) -> None:
         self._sock = sock
         self._decoder = decoder
-        self._signals = signals
+        self._asides = asides
         self._stdin = stdin
         self._sinks = dict(zip((protocol.STDOUT, protocol.STDERR), sinks, strict=True))
         self._out = bytearray()
@@ -97,7 +96,7 @@ class Transfer:
             if limit is not None and self._exit is None and self._overdue(limit):
                 self._exit = Exit(-1, _SIGKILL, timed_out=True)
                 self._sock.shutdown(socket.SHUT_RDWR)
-        self._signals.take()
+        self._asides.take()
         return self._exit
 
     def _held_back(self) -> bool:
@@ -108,7 +107,7 @@ class Transfer:
         return not self._held_back() and time.monotonic() >= limit
 
     def _poll(self, limit: float | None) -> dict[int, int]:
-        wanted: dict[int, int] = {self._signals.fd: select.POLLIN}
+        wanted: dict[int, int] = {self._asides.fd: select.POLLIN}
         sock = self._sock.fileno()
         if self._out:
             wanted[sock] = select.POLLOUT
@@ -131,9 +130,9 @@ class Transfer:
         for sink in self._sinks.values():
             if sink.pending and events.get(sink.fd, 0) & ~select.POLLIN:
                 sink.flush()
-        if self._signals.fd in events:
-            for signo in self._signals.take():
-                self._out += protocol.encode_frame(protocol.SIGNAL, struct.pack("<I", signo))
+        if self._asides.fd in events:
+            for frame in self._asides.take():
+                self._out += frame
         if self._stdin is not None and events.get(self._stdin, 0) & ~select.POLLOUT:
             self._read_stdin(self._stdin)
         ready = events.get(self._sock.fileno(), 0)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from reconciler.errors import BoxError
 from reconciler.guest import protocol
 from reconciler.guest.channel import NoAnswer, Session
-from reconciler.guest.protocol import UNCLAIMED_TOKEN, Claim, Decoder, Frame
+from reconciler.guest.protocol import UNCLAIMED_TOKEN, Claim, Decoder, Exec, Frame
 
 AgentStarter = Callable[..., contextlib.AbstractContextManager[socket.socket]]
 
@@ -28,7 +28,7 @@ SETTLE_SECONDS = 0.2
 
 
 def exec_frame(*argv: str) -> bytes:
-    return protocol.encode_exec(argv, {}, cwd="", user="", timeout_ms=0)
+    return protocol.encode_exec(Exec(argv, {}))
 
 
 def stdin_frame(data: bytes) -> bytes:
@@ -214,6 +214,13 @@ def test_commands_end_with_their_client(start_agent: AgentStarter, claim: Claim)
     assert not is_alive(pid)
 
 
+def bad_exec(
+    rest: bytes, *, flags: int = 0, argc: int = 1, envc: int = 0, rows: int = 0, limits: int = 0
+) -> bytes:
+    payload = struct.pack("<IIHHHHI", flags, 0, argc, envc, rows, 0, limits) + rest
+    return protocol.encode_frame(protocol.EXEC, payload)
+
+
 BAD_FRAMES = {
     "unknown type": b"\x77\0\0\0\0\0\0\0",
     "type of a reply": b"\x88\0\0\0\1\0\0\0x",
@@ -221,13 +228,21 @@ BAD_FRAMES = {
     "stdin of 4 GiB": b"\x03\0\0\0\xff\xff\xff\xff",
     "stdin too long": struct.pack("<II", 3, 65537),
     "exec too long": struct.pack("<II", 2, 262145),
-    "exec too short": struct.pack("<II", 2, 11) + bytes(11),
-    "exec without arguments": struct.pack("<IIIIHH", 2, 14, 0, 0, 0, 0) + b"\0\0",
-    "exec without its last NUL": struct.pack("<IIIIHH", 2, 16, 0, 0, 1, 0) + b"\0\0xy",
-    "exec with fewer strings": struct.pack("<IIIIHH", 2, 16, 0, 0, 2, 0) + b"\0\0x\0",
-    "exec with more strings": struct.pack("<IIIIHH", 2, 18, 0, 0, 1, 0) + b"\0\0x\0y\0",
-    "exec with a nameless variable": struct.pack("<IIIIHH", 2, 19, 0, 0, 1, 1) + b"\0\0x\0=y\0",
-    "exec with flags": struct.pack("<IIIIHH", 2, 16, 1, 0, 1, 0) + b"\0\0x\0",
+    "exec too short": struct.pack("<II", 2, 19) + bytes(19),
+    "exec without arguments": bad_exec(b"\0\0", argc=0),
+    "exec without its last NUL": bad_exec(b"\0\0xy"),
+    "exec with fewer strings": bad_exec(b"\0\0x\0", argc=2),
+    "exec with more strings": bad_exec(b"\0\0x\0y\0"),
+    "exec with a nameless variable": bad_exec(b"\0\0x\0=y\0", envc=1),
+    "exec with flags": bad_exec(b"\0\0x\0", flags=1 << 31),
+    "exec with a size and no terminal": bad_exec(b"\0\0x\0", rows=24),
+    "exec with 17 limits": bad_exec(bytes(17 * 20) + b"\0\0x\0", limits=17),
+    "exec with 2^32-1 limits": bad_exec(b"\0\0x\0", limits=0xFFFFFFFF),
+    "exec with fewer limits": bad_exec(bytes(19), limits=1),
+    "exec with an unknown limit": bad_exec(struct.pack("<IQQ", 16, 0, 0) + b"\0\0x\0", limits=1),
+    "exec with a limit above": bad_exec(struct.pack("<IQQ", 7, 2, 1) + b"\0\0x\0", limits=1),
+    "resize too short": struct.pack("<IIH", 8, 2, 1),
+    "resize too long": struct.pack("<IIIH", 8, 6, 1, 1),
     "signal 0": struct.pack("<III", 5, 4, 0),
     "signal 65": struct.pack("<III", 5, 4, 65),
     "claim too short": struct.pack("<II", 1, 121) + bytes(121),
@@ -368,7 +383,7 @@ def _is_harmless(frame: tuple[int, bytes]) -> bool:
     return not is_claim and not (kind == protocol.SHUTDOWN and len(payload) == 4)
 
 
-_FRAMES = st.tuples(st.integers(0, 8), st.binary(max_size=300)).filter(_is_harmless)
+_FRAMES = st.tuples(st.integers(0, 9), st.binary(max_size=300)).filter(_is_harmless)
 
 
 @given(frames=st.lists(_FRAMES, max_size=8), tail=st.binary(max_size=40), cut=st.integers(1, 500))

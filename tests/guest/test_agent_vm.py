@@ -20,7 +20,7 @@ import pytest
 
 from reconciler.guest import protocol
 from reconciler.guest.channel import Session, claim_port
-from reconciler.guest.protocol import UNCLAIMED_TOKEN, Claim, Exit
+from reconciler.guest.protocol import UNCLAIMED_TOKEN, Claim, Exec, Exit, Limit, Size
 from reconciler.images.initrd import build_initrd
 from reconciler.images.kernel import Kernel, fetch_kernel
 from reconciler.images.rootfs import build_image
@@ -308,7 +308,7 @@ def test_a_client_gone_under_a_flood_leaves_nothing(vm: Vm) -> None:
 def test_a_client_gone_for_good_takes_its_command_along(vm: Vm) -> None:
     with claim_port(vm.directory, range(3, 4)) as sock, Session(sock, vm.token):
         sock.settimeout(10)
-        request = protocol.encode_exec(["sleep", "372"], {}, cwd="", user="", timeout_ms=0)
+        request = protocol.encode_exec(Exec(["sleep", "372"], {}))
         sock.sendall(request)
         while vm.shell("ps | grep -c '[s]leep 372'")[1] == "0\n":
             pass
@@ -324,6 +324,35 @@ def test_64_sessions_in_turn_and_16_at_once(vm: Vm) -> None:
         sessions = [stack.enter_context(vm.session(port)) for port in range(16)]
         for session in sessions:
             session.ping()
+
+
+def test_a_terminal_is_its_user_s(vm: Vm) -> None:
+    shown = bytearray()
+    with vm.session() as session:
+        end = session.exec(
+            ["sh", "-c", "stty size; tty; echo hi >/dev/tty; ulimit -Hn; stat -c %U.%g.%a $(tty)"],
+            {},
+            stdin=None,
+            stdout=shown.extend,
+            stderr=shown.extend,
+            user="nobody",
+            tty=Size(40, 132),
+            rlimits=[Limit(7, 100, 1 << 20)],
+        )
+    assert end == Exit(0, 0, timed_out=False)
+    said = shown.decode().split("\r\n")
+    assert said == ["40 132", "/dev/pts/0", "hi", "1048576", "nobody.5.620", ""]
+
+
+def test_a_terminal_needs_no_path(parts: Parts) -> None:
+    with running_vm(parts) as vm:
+        vm.claim()
+        assert vm.shell("mount -t tmpfs none /dev/pts; rm /dev/ptmx; mkfifo /dev/ptmx")[0].code == 0
+        shown = bytearray()
+        with vm.session() as session:
+            session.exec(["stty", "size"], {}, stdin=None, stdout=shown.extend,
+                         stderr=shown.extend, tty=Size(40, 132))  # fmt: skip
+        assert shown == b"40 132\r\n"
 
 
 def test_a_fork_bomb_ends_with_its_time_limit(vm: Vm) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.errors import Refused
 from reconciler.guest import protocol
-from reconciler.guest.protocol import Decoder, Exit, Frame, ProtocolError
+from reconciler.guest.protocol import Decoder, Exec, Exit, Frame, Limit, ProtocolError, Size
 
 NONCE = b"0123456789abcdef"
 
@@ -133,8 +133,8 @@ def test_an_impossible_exit_is_refused(numbers: tuple[int, int, int]) -> None:
 
 def test_exec_carries_any_string() -> None:
     words = ["printf", "a b", '"q"', "$HOME", "new\nline", "é", "\udcff", ""]
-    frame = protocol.encode_exec(words, {"K": "v=w"}, cwd="/x", user="u", timeout_ms=7)
-    strings = frame[protocol.HEADER_SIZE + 12 :].split(b"\0")
+    frame = protocol.encode_exec(Exec(words, {"K": "v=w"}, "/x", "u", 7))
+    strings = frame[protocol.HEADER_SIZE + 20 :].split(b"\0")
     assert strings == [b"/x", b"u", b"printf", b"a b", b'"q"', b"$HOME", b"new\nline", b"\xc3\xa9",
                        b"\xff", b"", b"K=v=w", b""]  # fmt: skip
 
@@ -152,4 +152,21 @@ def test_exec_carries_any_string() -> None:
 )
 def test_what_does_not_fit_is_refused(argv: list[str], env: dict[str, str]) -> None:
     with pytest.raises(Refused):
-        protocol.encode_exec(argv, env, cwd="", user="", timeout_ms=0)
+        protocol.encode_exec(Exec(argv, env))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Exec(["x"], {}, tty=Size(65536, 1)),
+        Exec(["x"], {}, tty=Size(1, -1)),
+        Exec(["x"], {}, rlimits=[Limit(7, 1, 1)] * 17),
+        Exec(["x"], {}, rlimits=[Limit(16, 1, 1)]),
+        Exec(["x"], {}, rlimits=[Limit(-1, 1, 1)]),
+        Exec(["x"], {}, rlimits=[Limit(7, 2, 1)]),
+        Exec(["x"], {}, rlimits=[Limit(7, 1, 1 << 64)]),
+    ],
+)
+def test_sizes_and_limits_that_are_none_are_refused(request_: Exec) -> None:
+    with pytest.raises(Refused):
+        protocol.encode_exec(request_)

@@ -6,6 +6,7 @@
 #include "power.h"
 #include "root.h"
 #include "sys.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,6 +82,8 @@ void boot(void)
 		power_fail("cannot make cgroups");
 	if (claim_open() < 0)
 		power_fail("/dev/urandom");
+	if (terminal_prepare() < 0)
+		power_fail("/dev/pts");
 	bring_up_loopback();
 	raise_limits();
 	/* Time limits and hang-ups are noticed whatever the commands do to the processors. */

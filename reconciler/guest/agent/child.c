@@ -1,7 +1,9 @@
 #include "child.h"
 
 #include "group.h"
+#include "limits.h"
 #include "sys.h"
+#include "terminal.h"
 #include "user.h"
 #include "wire.h"
 
@@ -19,7 +21,7 @@
 
 bool exec_parse(const uint8_t *payload, size_t size, struct exec_request *request)
 {
-	const char *strings = (const char *)payload + EXEC_FIXED;
+	const char *strings;
 	size_t left = size - EXEC_FIXED;
 	size_t expected;
 
@@ -27,7 +29,17 @@ bool exec_parse(const uint8_t *payload, size_t size, struct exec_request *reques
 	request->timeout_ms = get_u32(payload + 4);
 	request->argc = get_u16(payload + 8);
 	request->envc = get_u16(payload + 10);
+	request->rows = get_u16(payload + 12);
+	request->columns = get_u16(payload + 14);
+	request->limit_count = get_u32(payload + 16);
+	request->limits = payload + EXEC_FIXED;
+	if (request->limit_count > LIMITS_MAX || request->limit_count * LIMIT_SIZE > left)
+		return false;
+	left -= request->limit_count * LIMIT_SIZE;
+	strings = (const char *)request->limits + request->limit_count * LIMIT_SIZE;
 	request->strings = strings;
+	if (!(request->flags & EXEC_TERMINAL) && (request->rows || request->columns))
+		return false;
 	if (request->argc < 1 || request->argc > ARGUMENTS_MAX || request->envc > ARGUMENTS_MAX)
 		return false;
 	expected = 2 + (size_t)request->argc + request->envc;
@@ -80,11 +92,12 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void become(const struct user *user)
+static void become(const struct user *user, bool has_terminal)
 {
-	/* Opening /dev/stdout asks for permission on the pipe, which is root's until here. */
+	/* Opening /dev/stdout asks for permission on the pipe, which is root's until here. A terminal
+	 * stays in the group of terminals. */
 	for (int i = 0; i < 3; i++) {
-		if (fchown(i, user->uid, user->gid) < 0)
+		if (fchown(i, user->uid, has_terminal ? (gid_t)-1 : user->gid) < 0)
 			fail_errno("cannot hand over its input and output");
 	}
 	if (setgroups(user->group_count, user->groups) < 0 || setgid(user->gid) < 0 ||
@@ -119,11 +132,14 @@ _Noreturn void child_run(const struct exec_request *request, size_t port, const 
 	const char *name = next(&strings);
 	const char *reason;
 	struct user user;
+	bool has_terminal = request->flags & EXEC_TERMINAL;
 
 	setsid();
 	setpriority(PRIO_PROCESS, 0, 0);
 	take_stdio(stdio);
 	reset_signals();
+	if (has_terminal && terminal_take(STDIN_FILENO) < 0)
+		fail(126, "cannot take its terminal", strerror(errno));
 	if (group_join(port) < 0)
 		fail(126, "cannot join its cgroup", strerror(errno));
 	reason = user_find(name, &user);
@@ -135,8 +151,10 @@ _Noreturn void child_run(const struct exec_request *request, size_t port, const 
 	/* Before the change of user, as container runtimes do: root's own directory may be the cwd. */
 	if (chdir(*cwd ? cwd : "/") < 0)
 		fail(126, cwd, strerror(errno));
+	if (limits_set(request->limits, request->limit_count) < 0)
+		fail(126, "cannot set its limits", strerror(errno));
 	if (geteuid() == 0)
-		become(&user);
+		become(&user, has_terminal);
 	if (*arguments[0])
 		execvp(arguments[0], arguments);
 	else

@@ -12,6 +12,9 @@ struct exec_request {
 	uint32_t flags;
 	uint32_t timeout_ms;
 	uint16_t argc, envc;
+	uint16_t rows, columns; /* of the terminal */
+	uint32_t limit_count;
+	const uint8_t *limits; /* LIMIT_SIZE bytes each */
 	const char *strings; /* cwd, user, argv, environment; each NUL-terminated */
 };
 

@@ -2,6 +2,7 @@
 
 #include "output.h"
 #include "sys.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,6 +35,25 @@ static int open_pipes(int ours[PIPE_COUNT], int theirs[PIPE_COUNT])
 	return 0;
 }
 
+/* A terminal is one file: what reads and writes it are copies of its descriptor. */
+static int open_terminal(const struct exec_request *request, int ours[PIPE_COUNT],
+			 int theirs[PIPE_COUNT])
+{
+	if (terminal_open(&ours[PIPE_IN], &theirs[PIPE_IN], request->rows, request->columns) < 0)
+		return -1;
+	ours[PIPE_OUT] = fcntl(ours[PIPE_IN], F_DUPFD_CLOEXEC, 0);
+	theirs[PIPE_OUT] = fcntl(theirs[PIPE_IN], F_DUPFD_CLOEXEC, 0);
+	theirs[PIPE_ERR] = fcntl(theirs[PIPE_IN], F_DUPFD_CLOEXEC, 0);
+	return ours[PIPE_OUT] < 0 || theirs[PIPE_OUT] < 0 || theirs[PIPE_ERR] < 0 ? -1 : 0;
+}
+
+static int open_stdio(const struct exec_request *request, int ours[PIPE_COUNT], int theirs[PIPE_COUNT])
+{
+	if (request->flags & EXEC_TERMINAL)
+		return open_terminal(request, ours, theirs);
+	return open_pipes(ours, theirs);
+}
+
 int command_start(struct port *port, const struct exec_request *request, int64_t now)
 {
 	struct command *command = &port->command;
@@ -42,9 +62,10 @@ int command_start(struct port *port, const struct exec_request *request, int64_t
 
 	command->ring_start = command->ring_length = 0;
 	command->unacknowledged = 0;
-	command->stdin_ended = command->timed_out = false;
+	command->stdin_ended = command->end_typed = command->timed_out = false;
+	command->has_terminal = request->flags & EXEC_TERMINAL;
 	command->pid = -1;
-	if (open_pipes(command->pipes, theirs) == 0)
+	if (open_stdio(request, command->pipes, theirs) == 0)
 		command->pid = fork();
 	if (command->pid == 0)
 		child_run(request, port->index, theirs);
@@ -61,6 +82,15 @@ int command_start(struct port *port, const struct exec_request *request, int64_t
 	return output_frame(port, REP_STARTED, started, sizeof(started)) ? 0 : ENOBUFS;
 }
 
+/* A terminal that nothing has open any more takes no input, but closing it would hang up on a command
+ * that only put its input and output elsewhere. */
+static bool takes_input(const struct command *command)
+{
+	if (command->has_terminal)
+		return command->pipes[PIPE_OUT] >= 0;
+	return command->pipes[PIPE_IN] >= 0;
+}
+
 bool command_stdin(struct port *port, const uint8_t *bytes, size_t size)
 {
 	struct command *command = &port->command;
@@ -72,7 +102,7 @@ bool command_stdin(struct port *port, const uint8_t *bytes, size_t size)
 		return false;
 	if (size > STDIN_WINDOW - command->ring_length - command->unacknowledged)
 		return false;
-	if (command->pipes[PIPE_IN] < 0) {
+	if (!takes_input(command)) {
 		command->unacknowledged += (uint32_t)size;
 		return true;
 	}
@@ -89,6 +119,15 @@ void command_stdin_end(struct port *port)
 	port->command.stdin_ended = true;
 }
 
+void command_resize(struct port *port, uint16_t rows, uint16_t columns)
+{
+	struct command *command = &port->command;
+
+	/* The input is open as long as the command is: see takes_input(). */
+	if (command->state != COMMAND_NONE && command->has_terminal && command->pipes[PIPE_IN] >= 0)
+		terminal_resize(command->pipes[PIPE_IN], rows, columns);
+}
+
 void command_signal(struct port *port, int signo)
 {
 	pid_t pid = port->command.pid;
@@ -102,17 +141,39 @@ static void drop_stdin(struct command *command)
 {
 	command->unacknowledged += (uint32_t)command->ring_length;
 	command->ring_length = 0;
-	close_fd(&command->pipes[PIPE_IN]);
+	if (!command->has_terminal)
+		close_fd(&command->pipes[PIPE_IN]);
+}
+
+/* A terminal has no end: what a person would type is typed, once. */
+static void end_stdin(struct command *command)
+{
+	int typed;
+	uint8_t byte;
+
+	if (!command->has_terminal) {
+		close_fd(&command->pipes[PIPE_IN]);
+		return;
+	}
+	typed = terminal_end_of_input(command->pipes[PIPE_IN]);
+	byte = (uint8_t)typed;
+	if (typed >= 0 && write_some(command->pipes[PIPE_IN], &byte, 1) < 0 && errno == EAGAIN)
+		return; /* again, when there is room */
+	command->end_typed = true;
 }
 
 static void feed_stdin(struct command *command)
 {
-	while (command->pipes[PIPE_IN] >= 0 && command->ring_length > 0) {
+	if (!takes_input(command)) {
+		drop_stdin(command);
+		return;
+	}
+	while (command->ring_length > 0) {
 		size_t size = min_size(command->ring_length, STDIN_WINDOW - command->ring_start);
 		ssize_t put = write_some(command->pipes[PIPE_IN], command->ring + command->ring_start, size);
 		if (put < 0 && errno == EAGAIN)
 			return;
-		if (put < 0) {
+		if (put <= 0) {
 			drop_stdin(command); /* the child closed it */
 			return;
 		}
@@ -120,8 +181,8 @@ static void feed_stdin(struct command *command)
 		command->ring_length -= (size_t)put;
 		command->unacknowledged += (uint32_t)put;
 	}
-	if (command->stdin_ended)
-		close_fd(&command->pipes[PIPE_IN]);
+	if (command->stdin_ended && !command->end_typed)
+		end_stdin(command);
 }
 
 static void acknowledge(struct port *port)
@@ -180,6 +241,9 @@ static void end_group(struct port *port)
 			held = 0;
 		command->owed[which] = (size_t)held;
 	}
+	/* FIONREAD does not tell all that a terminal holds. */
+	if (command->has_terminal)
+		command->owed[PIPE_OUT] = TERMINAL_HELD;
 	command->state = COMMAND_ENDING;
 }
 
@@ -240,7 +304,8 @@ size_t command_polls(const struct port *port, struct pollfd *polls)
 
 	if (command->state == COMMAND_NONE)
 		return 0;
-	if (command->pipes[PIPE_IN] >= 0 && command->ring_length > 0)
+	if (takes_input(command) &&
+	    (command->ring_length > 0 || (command->stdin_ended && !command->end_typed)))
 		polls[count++] = (struct pollfd){ .fd = command->pipes[PIPE_IN], .events = POLLOUT };
 	for (int which = PIPE_OUT; which <= PIPE_ERR && port->out_length == 0; which++) {
 		if (command->pipes[which] >= 0)

@@ -12,6 +12,9 @@ int command_start(struct port *port, const struct exec_request *request, int64_t
 bool command_stdin(struct port *port, const uint8_t *bytes, size_t size);
 void command_stdin_end(struct port *port);
 
+/* Gives its terminal, if it has one, another size. */
+void command_resize(struct port *port, uint16_t rows, uint16_t columns);
+
 /* Sends a signal to the leader's process group. */
 void command_signal(struct port *port, int signo);
 

@@ -38,7 +38,9 @@ struct command {
 	pid_t pid;
 	int status; /* of wait, once the leader is gone */
 	bool timed_out;
+	bool has_terminal; /* both its input and its output are the master then */
 	bool stdin_ended;
+	bool end_typed; /* on the terminal */
 	int64_t kill_at; /* 0: no timeout */
 	int64_t drain_until;
 	int pipes[PIPE_COUNT]; /* our ends; -1 when closed */

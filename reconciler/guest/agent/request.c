@@ -2,6 +2,7 @@
 
 #include "claim.h"
 #include "command.h"
+#include "limits.h"
 #include "output.h"
 #include "sys.h"
 
@@ -110,8 +111,10 @@ static void handle_exec(struct port *port, const uint8_t *payload, size_t size, 
 
 	if (!exec_parse(payload, size, &request)) {
 		port_fail(port, EBADMSG, "bad EXEC");
-	} else if (request.flags) {
+	} else if (request.flags & ~(uint32_t)EXEC_FLAGS) {
 		port_fail(port, ENOTSUP, "EXEC with flags this agent does not know");
+	} else if (!limits_valid(request.limits, request.limit_count)) {
+		port_fail(port, EINVAL, "EXEC with a limit that the kernel does not have");
 	} else if (!claimed) {
 		port_fail(port, EPERM, "EXEC before CLAIM");
 	} else if (port->command.state != COMMAND_NONE) {
@@ -163,6 +166,9 @@ void request_handle(struct port *port, uint8_t type, const uint8_t *payload, siz
 		break;
 	case REQ_SHUTDOWN:
 		handle_shutdown(port, get_u32(payload), now);
+		break;
+	case REQ_RESIZE:
+		command_resize(port, get_u16(payload), get_u16(payload + 2));
 		break;
 	}
 }

@@ -12,6 +12,7 @@ static const struct {
 	[REQ_SIGNAL] = { 4, 4 },
 	[REQ_PING] = { 0, PING_MAX },
 	[REQ_SHUTDOWN] = { 4, 4 },
+	[REQ_RESIZE] = { 4, 4 },
 };
 
 uint16_t get_u16(const uint8_t *bytes)
@@ -54,7 +55,7 @@ int check_header(const uint8_t header[HEADER_SIZE], size_t *length)
 
 	if (header[1] || header[2] || header[3])
 		return EBADMSG;
-	if (type < REQ_CLAIM || type > REQ_SHUTDOWN)
+	if (type < REQ_CLAIM || type > REQ_RESIZE)
 		return ENOMSG;
 	if (size < bounds[type].least || size > bounds[type].most)
 		return EMSGSIZE;

@@ -14,7 +14,7 @@
 #define PING_MAX 64
 #define HOSTNAME_MAX 64
 #define CLAIM_FIXED 122 /* token 32, entropy 64, realtime 8, machine id 16, flags 1, length 1 */
-#define EXEC_FIXED 12	/* flags 4, timeout 4, argc 2, envc 2 */
+#define EXEC_FIXED 20	/* flags 4, timeout 4, argc 2, envc 2, rows 2, columns 2, limits 4 */
 
 enum request {
 	REQ_CLAIM = 0x01,
@@ -24,6 +24,7 @@ enum request {
 	REQ_SIGNAL = 0x05,
 	REQ_PING = 0x06,
 	REQ_SHUTDOWN = 0x07,
+	REQ_RESIZE = 0x08,
 };
 
 enum reply {
@@ -40,6 +41,8 @@ enum reply {
 };
 
 #define CLAIM_MOUNT_DATA 1
+#define EXEC_TERMINAL 1
+#define EXEC_FLAGS EXEC_TERMINAL
 #define EXIT_TIMED_OUT 1
 
 uint16_t get_u16(const uint8_t *bytes);
