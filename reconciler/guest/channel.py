@@ -214,7 +214,14 @@ class Session:
         reader that went away). cwd "" is /, user "" is root, timeout_ms 0 is no limit. With `tty`
         the command has a terminal of that size: all it says comes on stdout.
         """
-        request = protocol.encode_exec(Exec(argv, env, cwd, user, timeout_ms, tty, rlimits))
+        request = Exec(argv, env, cwd, user, timeout_ms, tty, rlimits)
+        return self.carry_out(request, stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def carry_out(
+        self, request: Exec, *, stdin: int | None, stdout: Target, stderr: Target
+    ) -> Exit:
+        """Do what `exec` does, for any kind of request."""
+        frame = protocol.encode_exec(request)
         with contextlib.ExitStack() as stack:
             sinks = []
             for target in (stdout, stderr):
@@ -222,7 +229,7 @@ class Session:
                 stack.callback(sink.close)
                 sinks.append(sink)
             transfer = Transfer(self._sock, self._decoder, self._asides, stdin, sinks)
-            return transfer.run(request, timeout_ms)
+            return transfer.run(frame, request.timeout_ms)
 
     def _ask(self, request: bytes, answer: int, timeout_seconds: float) -> bytes:
         deadline = time.monotonic() + timeout_seconds

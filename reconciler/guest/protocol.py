@@ -65,6 +65,7 @@ _BOUNDS = {
 
 _CLAIM_MOUNT_DATA = 1
 _EXEC_TERMINAL = 1
+_EXEC_LOGIN = 2
 _EXIT_TIMED_OUT = 1
 _SIGNALS = 64
 _READY_STRINGS = 5
@@ -254,7 +255,8 @@ UNLIMITED = (1 << 64) - 1
 class Exec(NamedTuple):
     """What an EXEC asks for. cwd "" is /, user "" is root, timeout_ms 0 is no limit.
 
-    With `tty` the command gets a terminal of that size for all three streams.
+    With `tty` the command gets a terminal of that size for all three streams. With `is_login` it is
+    the user's login shell, whatever argument 0 is, and cwd "" its home.
     """
 
     argv: Sequence[str]
@@ -264,6 +266,7 @@ class Exec(NamedTuple):
     timeout_ms: int = 0
     tty: Size | None = None
     rlimits: Sequence[Limit] = ()
+    is_login: bool = False
 
 
 def encode_exec(request: Exec) -> bytes:
@@ -279,7 +282,7 @@ def encode_exec(request: Exec) -> bytes:
         raise Refused(f"a command has 1 to {ARGUMENTS_MAX} arguments, and as many variables")
     if not 0 <= request.timeout_ms < 1 << 32:
         raise Refused("a time limit is at most 49 days")
-    flags = 0 if request.tty is None else _EXEC_TERMINAL
+    flags = (_EXEC_TERMINAL if request.tty else 0) | (_EXEC_LOGIN if request.is_login else 0)
     payload = struct.pack("<IIHH", flags, request.timeout_ms, len(argv), len(env))
     payload += _size(request.tty or Size(0, 0)) + _limits(request.rlimits)
     payload += b"".join(word + b"\0" for word in strings)

@@ -42,6 +42,19 @@ def test_options_stand_before_and_after_the_name(words: str) -> None:
     assert not parsed.has("--no-data")
 
 
+def test_flags_of_one_letter_may_be_joined() -> None:
+    known = {**KNOWN, "-t": False}
+    parsed = parse("run", ["-it", "web", "-ti", "--", "-it"], known)
+    assert parsed.values == {"-i": ["", ""], "-t": ["", ""]}
+    assert parsed.command == ["-it"]
+
+
+@pytest.mark.parametrize("word", ["-ie", "-ix", "-i-", "-iA=1"])
+def test_what_is_not_all_flags_is_not_taken_apart(word: str) -> None:
+    with pytest.raises(Usage, match="has no option"):
+        parse("run", [word, "web"], KNOWN)
+
+
 def test_every_value_of_an_option_is_kept_and_the_last_one_known() -> None:
     parsed = parse("run", ["--env", "A=1", "--env", "A=2", "--env=", "web"], KNOWN)
     assert parsed.values["--env"] == ["A=1", "A=2", ""]

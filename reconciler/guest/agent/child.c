@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define DEFAULT_PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define DEFAULT_TERM "TERM=xterm"
-#define DEFAULT_COUNT 3
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define DEFAULT_TERM "xterm"
+#define DEFAULT_COUNT 6
 
 bool exec_parse(const uint8_t *payload, size_t size, struct exec_request *request)
 {
@@ -105,23 +105,65 @@ static void become(const struct user *user, bool has_terminal)
 		fail_errno("cannot change to the user");
 }
 
-static void set_environment(const char *strings, uint16_t count, const char *home)
+/* Adds a variable if there is none of that name. */
+static void add_default(char *variables[], size_t *total, const char *name, const char *value)
+{
+	static char texts[DEFAULT_COUNT][sizeof("LOGNAME=") + sizeof(((struct user *)0)->home)];
+	static size_t used;
+
+	if (getenv(name))
+		return;
+	snprintf(texts[used], sizeof(texts[used]), "%s=%s", name, value);
+	variables[(*total)++] = texts[used++];
+}
+
+static void set_environment(const char *strings, const struct exec_request *request,
+			    const struct user *user)
 {
 	static char *variables[ARGUMENTS_MAX + DEFAULT_COUNT + 1];
-	static char home_variable[sizeof("HOME=") + sizeof(((struct user *)0)->home)];
-	static char path[] = DEFAULT_PATH, term[] = DEFAULT_TERM;
 	size_t total = 0;
 
-	for (uint16_t i = 0; i < count; i++)
+	for (uint16_t i = 0; i < request->envc; i++)
 		variables[total++] = (char *)(uintptr_t)next(&strings);
 	environ = variables;
-	snprintf(home_variable, sizeof(home_variable), "HOME=%s", home);
-	if (!getenv("PATH"))
-		variables[total++] = path;
-	if (!getenv("HOME"))
-		variables[total++] = home_variable;
-	if (!getenv("TERM"))
-		variables[total] = term;
+	add_default(variables, &total, "PATH", DEFAULT_PATH);
+	add_default(variables, &total, "HOME", user->home);
+	add_default(variables, &total, "TERM", DEFAULT_TERM);
+	if (!(request->flags & EXEC_LOGIN))
+		return;
+	add_default(variables, &total, "SHELL", user->shell);
+	if (*user->name) {
+		add_default(variables, &total, "USER", user->name);
+		add_default(variables, &total, "LOGNAME", user->name);
+	}
+}
+
+/* A login shell starts at home, if there is one. */
+static void enter(const char *cwd, const struct exec_request *request, const struct user *user)
+{
+	if (!*cwd && request->flags & EXEC_LOGIN && chdir(user->home) == 0)
+		return;
+	if (chdir(*cwd ? cwd : "/") < 0)
+		fail(126, cwd, strerror(errno));
+}
+
+/* The name of a login shell begins with "-". */
+static void exec_shell(const char *shell, char *arguments[])
+{
+	static char name[sizeof(((struct user *)0)->shell) + 1];
+	const char *slash = strrchr(shell, '/');
+
+	snprintf(name, sizeof(name), "-%s", slash ? slash + 1 : shell);
+	arguments[0] = name;
+	execv(shell, arguments);
+}
+
+_Noreturn static void run_login_shell(const struct user *user, char *arguments[])
+{
+	exec_shell(user->shell, arguments);
+	if (errno == ENOENT)
+		exec_shell(DEFAULT_SHELL, arguments);
+	fail_errno(user->shell);
 }
 
 _Noreturn void child_run(const struct exec_request *request, size_t port, const int stdio[3])
@@ -147,14 +189,15 @@ _Noreturn void child_run(const struct exec_request *request, size_t port, const 
 		fail(126, name, reason);
 	for (uint16_t i = 0; i < request->argc; i++)
 		arguments[i] = (char *)(uintptr_t)next(&strings);
-	set_environment(strings, request->envc, user.home);
+	set_environment(strings, request, &user);
 	/* Before the change of user, as container runtimes do: root's own directory may be the cwd. */
-	if (chdir(*cwd ? cwd : "/") < 0)
-		fail(126, cwd, strerror(errno));
+	enter(cwd, request, &user);
 	if (limits_set(request->limits, request->limit_count) < 0)
 		fail(126, "cannot set its limits", strerror(errno));
 	if (geteuid() == 0)
 		become(&user, has_terminal);
+	if (request->flags & EXEC_LOGIN)
+		run_login_shell(&user, arguments);
 	if (*arguments[0])
 		execvp(arguments[0], arguments);
 	else

@@ -30,17 +30,18 @@ static void split(char *line, char *fields[], size_t count)
 	}
 }
 
-static void set_home(struct user *user, const char *home)
+static void set_home(struct user *user, const char *home, const char *shell)
 {
 	snprintf(user->home, sizeof(user->home), "%s", *home ? home : "/");
+	snprintf(user->shell, sizeof(user->shell), "%s", *shell ? shell : DEFAULT_SHELL);
 }
 
 /* Finds a user's line by name, or by uid when name is a number; false when there is none. */
-static bool find_passwd(const char *name, struct user *user, char *found, size_t size)
+static bool find_passwd(const char *name, struct user *user)
 {
 	AUTO_FCLOSE FILE *file = fopen(PASSWD, "re");
 	char line[LINE_MAX_SIZE];
-	char *field[6];
+	char *field[7];
 	uint32_t wanted = 0, uid, gid;
 	bool by_number = parse_number(name, ID_MAX, &wanted);
 
@@ -52,13 +53,13 @@ static bool find_passwd(const char *name, struct user *user, char *found, size_t
 			continue;
 		user->uid = uid;
 		user->gid = gid;
-		set_home(user, field[5]);
-		snprintf(found, size, "%s", field[0]);
+		set_home(user, field[5], field[6]);
+		snprintf(user->name, sizeof(user->name), "%s", field[0]);
 		return true;
 	}
 	user->uid = wanted;
 	user->gid = 0;
-	set_home(user, wanted == 0 ? "/root" : "/");
+	set_home(user, wanted == 0 ? "/root" : "/", "");
 	return by_number;
 }
 
@@ -108,7 +109,7 @@ static void find_memberships(const char *name, struct user *user)
 
 const char *user_find(const char *text, struct user *user)
 {
-	char name[256], found[256] = "";
+	char name[256];
 	char *group;
 
 	memset(user, 0, sizeof(*user));
@@ -117,10 +118,10 @@ const char *user_find(const char *text, struct user *user)
 	group = strchr(name, ':');
 	if (group)
 		*group++ = '\0';
-	if (!find_passwd(name, user, found, sizeof(found)))
+	if (!find_passwd(name, user))
 		return "no such user in /etc/passwd";
 	if (group && !find_group(group, &user->gid))
 		return "no such group in /etc/group";
-	find_memberships(group ? "" : found, user);
+	find_memberships(group ? "" : user->name, user);
 	return NULL;
 }

@@ -33,6 +33,10 @@ Timeout = Annotated[float | None, typer.Option("--timeout", help="Seconds; 0 is 
 Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Pass stdin on from a terminal too.")
 ]
+Tty = Annotated[
+    bool,
+    typer.Option("--tty", "-t", help="Give it a terminal: ours, raw, with its size and TERM."),
+]
 NoData = Annotated[
     bool, typer.Option("--no-data", help="Without /data: any number at once, also while it is up.")
 ]
@@ -173,6 +177,7 @@ def run(
     user: User = None,
     timeout: Timeout = None,
     interactive: Interactive = False,
+    tty: Tty = False,
     no_data: NoData = False,
     wait: Wait = None,
 ) -> None:
@@ -189,8 +194,22 @@ def execute(
     user: User = None,
     timeout: Timeout = None,
     interactive: Interactive = False,
+    tty: Tty = False,
 ) -> None:
     """Run one command in the running VM of NAME: box exec NAME -- CMD..."""
+
+
+@app.command(epilog=_STATUS)
+def shell(
+    name: Name,
+    *,
+    env: Env = None,
+    workdir: Workdir = None,
+    user: User = None,
+    timeout: Timeout = None,
+    interactive: Interactive = False,
+) -> None:
+    """Start the user's login shell in the running VM of NAME, in our terminal if we have one."""
 
 
 @app.command()

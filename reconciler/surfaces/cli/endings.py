@@ -6,10 +6,16 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from types import FrameType
-
-from reconciler.guest import channel
+from typing import Protocol
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Signalled(Protocol):
+    """What signals are passed on to: a session, whose command gets them."""
+
+    def signal(self, signo: int) -> None:
+        """Pass one on; called from a signal handler."""
 
 
 class Endings:
@@ -20,7 +26,7 @@ class Endings:
     """
 
     def __init__(self) -> None:
-        self._session: channel.Session | None = None
+        self._session: Signalled | None = None
         self._passed_on: set[int] = set()
         self._ignored = False
 
@@ -40,7 +46,7 @@ class Endings:
         self._ignored = True
 
     @contextlib.contextmanager
-    def forwarded(self, session: channel.Session) -> Iterator[None]:
+    def forwarded(self, session: Signalled) -> Iterator[None]:
         """Pass signals on to the session's command."""
         self._session = session
         try:

@@ -43,7 +43,7 @@ def parse(verb: str, arguments: list[str], known: Mapping[str, bool]) -> Parsed:
     parsed = Parsed()
     words = list(arguments)
     while words:
-        word = words.pop(0)
+        word, *words = *_spread(words[0], known), *words[1:]
         if word == "--" or (parsed.name and not word.startswith("-")):
             parsed.command = words if word == "--" else [word, *words]
             break
@@ -66,3 +66,9 @@ def parse(verb: str, arguments: list[str], known: Mapping[str, bool]) -> Parsed:
     if not parsed.name and not parsed.asks_help:
         raise Usage("Which sandbox?", hint=f"box {verb} NAME, see `box {verb} --help`")
     return parsed
+
+
+def _spread(word: str, known: Mapping[str, bool]) -> list[str]:
+    """The word itself, or the flags that it joins: `-it`."""
+    flags = [f"-{letter}" for letter in word[1:]]
+    return flags if flags and all(known.get(flag) is False for flag in flags) else [word]

@@ -1,4 +1,4 @@
-"""`run`, `exec`, `up` and `down`: the commands on the short way."""
+"""`run`, `exec`, `shell`, `up` and `down`: the commands on the short way."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from reconciler.surfaces.cli.terminal import say, tell
 
 _COMMAND_OPTIONS = {"--env": True, "-e": True, "--workdir": True, "-w": True, "--user": True,
                     "-u": True, "--timeout": True, "-i": False, "--interactive": False}  # fmt: skip
+_TERMINAL_OPTIONS = {"-t": False, "--tty": False}
 _TIMED_OUT = 124
 _DAY_SECONDS = 86_400
 _RUN_TERM_MS = 1000
 
 
 def main(arguments: list[str]) -> int:
-    """Run one of the four commands and return its exit status."""
+    """Run one of these commands and return its exit status."""
     verb, *rest = arguments
     parsed = parse(verb, rest, _OPTIONS[verb])
     if parsed.asks_help:
@@ -37,7 +38,21 @@ def main(arguments: list[str]) -> int:
 
 
 def _exec(given: Parsed) -> int:
-    parsed = _checked(given, "exec")
+    return _in_running(_checked(given, "exec"))
+
+
+def _shell(parsed: Parsed) -> int:
+    from reconciler.boxfile.names import check_name
+
+    check_name(parsed.name)
+    if parsed.command:
+        hint = f"box exec {parsed.name} -- COMMAND"
+        raise Usage("This command takes only the sandbox's name.", hint=hint)
+    _check_values(parsed)
+    return _in_running(parsed)
+
+
+def _in_running(parsed: Parsed) -> int:
     home = open_home()
     vm = records.vm_record(home, parsed.name)
     if vm is None or not identity.runs(vm.identity):
@@ -147,43 +162,83 @@ def _checked(parsed: Parsed, verb: str) -> Parsed:
     check_name(parsed.name)
     if not parsed.command:
         raise Usage("Which command?", hint=f"box {verb} {parsed.name} -- COMMAND")
+    if _asks_terminal(parsed) and not os.isatty(0):
+        hint = "leave -t out, or run it from a terminal"
+        raise Usage("-t needs a terminal, and standard input is none.", hint=hint)
+    _check_values(parsed)
+    return parsed
+
+
+def _check_values(parsed: Parsed) -> None:
     _given_environment(parsed)
     _given_timeout_ms(parsed)
     _given_wait(parsed)
-    return parsed
 
 
 def _command(home: Path, vm: VmRecord, parsed: Parsed, endings: Endings) -> int:
     """Run the command in `vm` with our streams, and return its exit status."""
+    request = protocol.Exec(
+        parsed.command or ["shell"],
+        _environment(vm, parsed),
+        cwd=_either(parsed, "--workdir", "-w") or _own_directory(vm, parsed),
+        user=_either(parsed, "--user", "-u") or vm.user,
+        timeout_ms=_timeout_ms(vm, parsed),
+        is_login=not parsed.command,
+    )
     with (
         channel.claim_port(vm.directory(home)) as sock,
         channel.Session(sock, bytes.fromhex(vm.token)) as session,
-        endings.forwarded(session),
     ):
-        end = session.exec(
-            parsed.command,
-            _environment(vm, parsed),
-            stdin=0 if _wants_stdin(parsed) else None,
-            stdout=1,
-            stderr=2,
-            cwd=_either(parsed, "--workdir", "-w") or vm.working_dir,
-            user=_either(parsed, "--user", "-u") or vm.user,
-            timeout_ms=_timeout_ms(vm, parsed),
-        )
+        if _wants_terminal(parsed):
+            end = _in_terminal(session, request, endings)
+        else:
+            with endings.forwarded(session):
+                stdin = 0 if _wants_stdin(parsed) else None
+                end = session.carry_out(request, stdin=stdin, stdout=1, stderr=2)
     if end.timed_out:
-        tell(f"box: {parsed.command[0]} took too long and was ended")
+        tell(f"box: {request.argv[0]} took too long and was ended")
         return _TIMED_OUT
     return protocol.exit_status(end)
 
 
+def _own_directory(vm: VmRecord, parsed: Parsed) -> str:
+    """Where commands of this image start; a shell at home, if the image names no place."""
+    return "" if not parsed.command and vm.working_dir == "/" else vm.working_dir
+
+
+def _in_terminal(
+    session: channel.Session, request: protocol.Exec, endings: Endings
+) -> protocol.Exit:
+    from reconciler.surfaces.cli import local_terminal
+
+    with (
+        endings.forwarded(local_terminal.HangingUp(session)),
+        local_terminal.raw(0, session.resize),
+    ):
+        request = request._replace(tty=local_terminal.size(0))
+        return session.carry_out(request, stdin=0, stdout=1, stderr=2)
+
+
+def _asks_terminal(parsed: Parsed) -> bool:
+    return parsed.has("-t") or parsed.has("--tty")
+
+
+def _wants_terminal(parsed: Parsed) -> bool:
+    """Whether the command gets a terminal: with -t, and a shell where we are in one."""
+    return os.isatty(0) if not parsed.command else _asks_terminal(parsed)
+
+
 def _wants_stdin(parsed: Parsed) -> bool:
     """Whether our input is passed on: with -i, or where it is a file or a pipe."""
-    return "-i" in parsed.values or "--interactive" in parsed.values or not os.isatty(0)
+    return parsed.has("-i") or parsed.has("--interactive") or not os.isatty(0)
 
 
 def _environment(vm: VmRecord, parsed: Parsed) -> dict[str, str]:
     image = dict(word.partition("=")[::2] for word in vm.image_env)
-    return {**image, **dict(vm.spec.env), **_given_environment(parsed)}
+    ours = {}
+    if _wants_terminal(parsed) and "TERM" in os.environ:
+        ours["TERM"] = os.environ["TERM"]
+    return {**image, **dict(vm.spec.env), **ours, **_given_environment(parsed)}
 
 
 def _given_environment(parsed: Parsed) -> dict[str, str]:
@@ -257,9 +312,10 @@ def progress(name: str) -> Callable[[str], None]:
 
 
 _OPTIONS: dict[str, dict[str, bool]] = {
-    "exec": _COMMAND_OPTIONS,
-    "run": {**_COMMAND_OPTIONS, "--no-data": False, "--wait": True},
+    "exec": {**_COMMAND_OPTIONS, **_TERMINAL_OPTIONS},
+    "run": {**_COMMAND_OPTIONS, **_TERMINAL_OPTIONS, "--no-data": False, "--wait": True},
+    "shell": _COMMAND_OPTIONS,
     "up": {},
     "down": {},
 }
-_VERBS = {"exec": _exec, "run": _run, "up": _up, "down": _down}
+_VERBS = {"exec": _exec, "run": _run, "shell": _shell, "up": _up, "down": _down}
