@@ -65,7 +65,6 @@ _BOUNDS = {
 
 _CLAIM_MOUNT_DATA = 1
 _EXEC_TERMINAL = 1
-_EXEC_LOGIN = 2
 _EXIT_TIMED_OUT = 1
 _SIGNALS = 64
 _READY_STRINGS = 5
@@ -252,11 +251,15 @@ class Limit(NamedTuple):
 UNLIMITED = (1 << 64) - 1
 
 
+PROGRAM, LOGIN, OWN = 0, 2, 4
+
+
 class Exec(NamedTuple):
     """What an EXEC asks for. cwd "" is /, user "" is root, timeout_ms 0 is no limit.
 
-    With `tty` the command gets a terminal of that size for all three streams. With `is_login` it is
-    the user's login shell, whatever argument 0 is, and cwd "" its home.
+    With `tty` the command gets a terminal of that size for all three streams. `kind` is
+    PROGRAM, a file of the image; LOGIN, the user's shell whatever argument 0 is, with cwd "" its
+    home; or OWN, a program of the agent's.
     """
 
     argv: Sequence[str]
@@ -266,7 +269,7 @@ class Exec(NamedTuple):
     timeout_ms: int = 0
     tty: Size | None = None
     rlimits: Sequence[Limit] = ()
-    is_login: bool = False
+    kind: int = PROGRAM
 
 
 def encode_exec(request: Exec) -> bytes:
@@ -282,7 +285,7 @@ def encode_exec(request: Exec) -> bytes:
         raise Refused(f"a command has 1 to {ARGUMENTS_MAX} arguments, and as many variables")
     if not 0 <= request.timeout_ms < 1 << 32:
         raise Refused("a time limit is at most 49 days")
-    flags = (_EXEC_TERMINAL if request.tty else 0) | (_EXEC_LOGIN if request.is_login else 0)
+    flags = request.kind | (0 if request.tty is None else _EXEC_TERMINAL)
     payload = struct.pack("<IIHH", flags, request.timeout_ms, len(argv), len(env))
     payload += _size(request.tty or Size(0, 0)) + _limits(request.rlimits)
     payload += b"".join(word + b"\0" for word in strings)

@@ -2,6 +2,7 @@
 
 #include "group.h"
 #include "limits.h"
+#include "own.h"
 #include "sys.h"
 #include "terminal.h"
 #include "user.h"
@@ -196,6 +197,8 @@ _Noreturn void child_run(const struct exec_request *request, size_t port, const 
 		fail(126, "cannot set its limits", strerror(errno));
 	if (geteuid() == 0)
 		become(&user, has_terminal);
+	if (request->flags & EXEC_OWN)
+		own_run(arguments);
 	if (request->flags & EXEC_LOGIN)
 		run_login_shell(&user, arguments);
 	if (*arguments[0])

@@ -19,10 +19,8 @@ struct rand_pool_info {
 /* linux/fs.h */
 #define BLKFLSBUF 0x1261 /* _IO(0x12, 97) */
 
-/* asm-generic/ioctls.h */
-#ifndef TIOCGPTPEER
-#define TIOCGPTPEER 0x5441 /* _IO('T', 0x41), Linux 4.13 */
-#endif
+/* asm-generic/unistd.h */
+#define CLOSE_RANGE 436
 
 /* linux/netlink.h */
 #define NETLINK_KOBJECT_UEVENT 15

@@ -113,6 +113,8 @@ static void handle_exec(struct port *port, const uint8_t *payload, size_t size, 
 		port_fail(port, EBADMSG, "bad EXEC");
 	} else if (request.flags & ~(uint32_t)EXEC_FLAGS) {
 		port_fail(port, ENOTSUP, "EXEC with flags this agent does not know");
+	} else if (request.flags & EXEC_OWN && request.flags != EXEC_OWN) {
+		port_fail(port, EINVAL, "EXEC of the agent's own program with other flags");
 	} else if (!limits_valid(request.limits, request.limit_count)) {
 		port_fail(port, EINVAL, "EXEC with a limit that the kernel does not have");
 	} else if (!claimed) {

@@ -1,6 +1,5 @@
 #include "terminal.h"
 
-#include "kernel.h"
 #include "sys.h"
 
 #include <errno.h>

@@ -43,7 +43,8 @@ enum reply {
 #define CLAIM_MOUNT_DATA 1
 #define EXEC_TERMINAL 1
 #define EXEC_LOGIN 2
-#define EXEC_FLAGS (EXEC_TERMINAL | EXEC_LOGIN)
+#define EXEC_OWN 4
+#define EXEC_FLAGS (EXEC_TERMINAL | EXEC_LOGIN | EXEC_OWN)
 #define EXIT_TIMED_OUT 1
 
 uint16_t get_u16(const uint8_t *bytes);

@@ -183,7 +183,7 @@ def _command(home: Path, vm: VmRecord, parsed: Parsed, endings: Endings) -> int:
         cwd=_either(parsed, "--workdir", "-w") or _own_directory(vm, parsed),
         user=_either(parsed, "--user", "-u") or vm.user,
         timeout_ms=_timeout_ms(vm, parsed),
-        is_login=not parsed.command,
+        kind=protocol.PROGRAM if parsed.command else protocol.LOGIN,
     )
     with (
         channel.claim_port(vm.directory(home)) as sock,
