@@ -86,7 +86,8 @@ def _present(spec: Spec, seen: Observation) -> list[Action]:
         stop = Action(ActionKind.STOP, name, f"declared `state: {spec.state}`{left}")
         # First, because it needs no room on a full disk, and may be what makes some.
         actions.insert(0, stop)
-    if spec.state == "built" and not seen.built:
+    # What is seen to be built was built for the spec of the record.
+    if spec.state == "built" and not (seen.built and old and old.vm_digest == spec.vm_digest):
         actions.append(Action(ActionKind.BUILD, name, "nothing is built for it yet"))
     return actions
 

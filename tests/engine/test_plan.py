@@ -69,6 +69,12 @@ def test_built_is_built_once() -> None:
     assert kinds(wanted, replace(seen, built=True)) == []
 
 
+def test_what_was_built_for_another_machine_is_built_anew() -> None:
+    seen = replace(DOWN, record=recorded(spec(state="built")), built=True)
+    assert kinds(spec(state="built", cpus=2), seen) == ["update", "build"]
+    assert kinds(spec(state="built", timeout_seconds=9), seen) == ["update"]
+
+
 def test_a_vm_without_a_record_of_its_sandbox_is_an_absence_too() -> None:
     assert kinds(None, replace(UP, record=None)) == ["destroy"]
 
