@@ -26,7 +26,7 @@ _PAX_LENGTH = re.compile(rb"[1-9][0-9]{0,6} ")
 
 
 class BadArchive(Refused):
-    """An image archive breaks a rule; nothing of it is used."""
+    """An archive breaks a rule; nothing of it is used."""
 
 
 class Kind(Enum):

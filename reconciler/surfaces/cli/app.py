@@ -213,6 +213,22 @@ def shell(
 
 
 @app.command()
+def cp(
+    source: Annotated[str, typer.Argument(help="What to copy: PATH, NAME:PATH, or - for a tar.")],
+    target: Annotated[str, typer.Argument(help="Where to: PATH, NAME:PATH, or - for a tar.")],
+    *,
+    user: User = None,
+    timeout: Timeout = None,
+) -> None:
+    """Copy files and folders into the running VM of NAME, or out of it: box cp web:/data/out .
+
+    An existing folder gets what is copied inside it. Modes and times are kept, owners, special
+    modes and attributes are not. A link below what is named is copied as it is; at the end of a
+    destination here it is followed only with a slash behind it.
+    """
+
+
+@app.command()
 def up(name: Name) -> None:
     """Start the VM of NAME if it is not running: box up NAME."""
 

@@ -44,7 +44,7 @@ def parse(verb: str, arguments: list[str], known: Mapping[str, bool]) -> Parsed:
     words = list(arguments)
     while words:
         word, *words = *_spread(words[0], known), *words[1:]
-        if word == "--" or (parsed.name and not word.startswith("-")):
+        if word == "--" or (parsed.name and (word == "-" or not word.startswith("-"))):
             parsed.command = words if word == "--" else [word, *words]
             break
         if not word.startswith("-") or word == "-":

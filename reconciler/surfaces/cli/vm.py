@@ -1,4 +1,4 @@
-"""`run`, `exec`, `shell`, `up` and `down`: the commands on the short way."""
+"""`run`, `exec`, `shell`, `up` and `down`, and the way to `cp`: the commands on the short way."""
 
 from __future__ import annotations
 
@@ -54,12 +54,24 @@ def _shell(parsed: Parsed) -> int:
 
 def _in_running(parsed: Parsed) -> int:
     home = open_home()
-    vm = records.vm_record(home, parsed.name)
-    if vm is None or not identity.runs(vm.identity):
-        raise Missing(f"{parsed.name} is not running.", hint=f"box up {parsed.name}")
-    launching.check_proof(home, vm)
+    vm = running(home, parsed.name)
     with unwinding() as endings:
         return _command(home, vm, parsed, endings)
+
+
+def running(home: Path, name: str) -> VmRecord:
+    """The VM of a sandbox that is up. Raises Missing, or Refused without its proof."""
+    vm = records.vm_record(home, name)
+    if vm is None or not identity.runs(vm.identity):
+        raise Missing(f"{name} is not running.", hint=f"box up {name}")
+    launching.check_proof(home, vm)
+    return vm
+
+
+def _cp(parsed: Parsed) -> int:
+    from reconciler.surfaces.cli import cp
+
+    return cp.copy(parsed)
 
 
 def _run(given: Parsed) -> int:
@@ -180,9 +192,9 @@ def _command(home: Path, vm: VmRecord, parsed: Parsed, endings: Endings) -> int:
     request = protocol.Exec(
         parsed.command or ["shell"],
         _environment(vm, parsed),
-        cwd=_either(parsed, "--workdir", "-w") or _own_directory(vm, parsed),
-        user=_either(parsed, "--user", "-u") or vm.user,
-        timeout_ms=_timeout_ms(vm, parsed),
+        cwd=either(parsed, "--workdir", "-w") or _own_directory(vm, parsed),
+        user=either(parsed, "--user", "-u") or vm.user,
+        timeout_ms=timeout_ms(vm, parsed),
         kind=protocol.PROGRAM if parsed.command else protocol.LOGIN,
     )
     with (
@@ -251,11 +263,13 @@ def _given_environment(parsed: Parsed) -> dict[str, str]:
     return env
 
 
-def _either(parsed: Parsed, *options: str) -> str | None:
+def either(parsed: Parsed, *options: str) -> str | None:
+    """The value of an option that has several names."""
     return next((value for o in options if (value := parsed.last(o)) is not None), None)
 
 
-def _timeout_ms(vm: VmRecord, parsed: Parsed) -> int:
+def timeout_ms(vm: VmRecord, parsed: Parsed) -> int:
+    """The time limit of a command: the command line's, else the sandbox's; 0 is none."""
     given = _given_timeout_ms(parsed)
     return vm.spec.timeout_seconds * 1000 if given is None else given
 
@@ -315,7 +329,8 @@ _OPTIONS: dict[str, dict[str, bool]] = {
     "exec": {**_COMMAND_OPTIONS, **_TERMINAL_OPTIONS},
     "run": {**_COMMAND_OPTIONS, **_TERMINAL_OPTIONS, "--no-data": False, "--wait": True},
     "shell": _COMMAND_OPTIONS,
+    "cp": {"--user": True, "-u": True, "--timeout": True},
     "up": {},
     "down": {},
 }
-_VERBS = {"exec": _exec, "run": _run, "shell": _shell, "up": _up, "down": _down}
+_VERBS = {"cp": _cp, "exec": _exec, "run": _run, "shell": _shell, "up": _up, "down": _down}
