@@ -14,8 +14,8 @@ import pytest
 from reconciler.errors import BoxError
 from reconciler.guest import protocol
 from reconciler.guest.channel import Session
-from reconciler.guest.protocol import UNLIMITED, Exec, Exit, Limit, Size
-from tests.guest.test_agent import echo_works, next_frame, start_raw
+from reconciler.guest.protocol import UNCLAIMED_TOKEN, UNLIMITED, Claim, Exec, Exit, Limit, Size
+from tests.guest.test_agent import AgentStarter, echo_works, is_alive, next_frame, start_raw
 
 SIZE = Size(40, 132)
 NOFILE = 7  # of asm-generic/resource.h
@@ -128,6 +128,25 @@ def test_what_a_leader_left_on_the_terminal_is_not_lost(session: Session) -> Non
             ended(4),
             "".join(f"{number}\n" for number in range(1, 801)),
         )
+
+
+def test_what_the_terminal_holds_at_the_end_is_never_cut(
+    start_agent: AgentStarter, claim: Claim
+) -> None:
+    """A slow reader: the leader is gone, and its terminal still full."""
+    with start_agent(send_buffer=4096) as sock:
+        with Session(sock, UNCLAIMED_TOKEN) as session:
+            session.claim(claim)
+        decoder = start_raw(sock, claim.token)
+        script = "head -c 18000 /dev/zero; sleep 300 &"
+        sock.sendall(protocol.encode_exec(Exec(["sh", "-c", script], {}, tty=SIZE)))
+        pid = protocol.decode_number(next_frame(sock, decoder).payload)
+        time.sleep(0.8)
+        assert not is_alive(pid)
+        received = 0
+        while (frame := next_frame(sock, decoder)).type == protocol.STDOUT:
+            received += len(frame.payload)
+        assert (received, frame.type) == (18_000, protocol.EXIT)
 
 
 def test_input_that_nobody_reads_delays_nothing(session: Session) -> None:
