@@ -266,7 +266,7 @@ def test_the_token_is_nowhere_to_be_seen(vms: Live) -> None:
     token = vms.vm("web").token
     seen = vms.box("inspect", "web", "-o", "json").stdout + vms.box("ls").stdout
     seen += (vms.home / "events.jsonl").read_bytes()
-    seen += vms.box("exec", "web", "--", "sh", "-c", "cat /proc/cmdline /proc/*/environ").stdout
+    seen += vms.box("exec", "web", "--", "sh", "-c", "cat /proc/cmdline /proc/*/environ; :").stdout
     for name in ("cmdline", "environ"):
         path = Path(f"/proc/{vms.pid('web')}/{name}")
         with path.open("rb") as stream:
