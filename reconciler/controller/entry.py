@@ -27,21 +27,6 @@ _CLOCK_GRAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
-    """What tells one content of a file from the next, from stat(2) of the file itself."""
-
-    device: int
-    inode: int
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-    def __str__(self) -> str:
-        """One word, for records."""
-        return f"{self.device}:{self.inode}:{self.size_bytes}:{self.mtime_ns}:{self.ctime_ns}"
-
-
-@dataclass(frozen=True, slots=True)
 class Declared:
     """A good Boxfile."""
 
@@ -65,11 +50,6 @@ class Faulty:
 
 
 FileState = Declared | Unsettled | Faulty
-
-
-def stamp_of(found: os.stat_result) -> Stamp:
-    """The stamp in a stat(2) result."""
-    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def look_at(directory: int, relative: str) -> os.stat_result | Faulty:

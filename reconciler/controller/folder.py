@@ -14,14 +14,13 @@ from reconciler.controller.entry import (
     Declared,
     Faulty,
     FileState,
-    Stamp,
     Unsettled,
     judge,
     look_at,
     read_entry,
     settled,
-    stamp_of,
 )
+from reconciler.engine.stamp import Stamp, stamp_of
 
 # Of what lies around a file, not of the file.
 _OTHER_FAULTS = frozenset({"OutsideFolder", "Unreadable"})

@@ -17,6 +17,7 @@ from reconciler.boxfile.problems import InvalidBoxfile, Problem, printable
 from reconciler.boxfile.text import MAX_BYTES
 from reconciler.engine.home import home_path
 from reconciler.engine.spec import Spec, spec_of
+from reconciler.engine.stamp import stamp_of
 from reconciler.errors import BoxError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def read_below(directory: int, relative: str) -> bytes:
         os.close(fd)
     if len(data) > MAX_BYTES:
         raise _too_large()
-    if _contents(after) != _contents(before):
+    if stamp_of(after) != stamp_of(before):
         raise BeingWritten
     return data
 
@@ -155,10 +156,6 @@ def unreadable(error: OSError) -> NotRead:
 
 def _true_path(fd: int) -> Path:
     return Path(f"/proc/self/fd/{fd}").readlink()
-
-
-def _contents(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _read(fd: int) -> bytes:

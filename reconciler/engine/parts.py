@@ -77,9 +77,7 @@ def ensure_parts(home: Path, spec: Spec, progress: Progress) -> Parts:
         guest_kernel = kernel.fetch_kernel(home, progress)
     recipe = spec.recipe
     image = rootfs.built_image(home, recipe) or rootfs.build_image(home, recipe, progress)
-    ram_disk = initrd.build_initrd(home, guest_kernel, find_agent())
-    mark = boundary_fingerprint(home, spec.backend, chosen, files, guest_kernel)
-    return Parts(chosen, files, guest_kernel, ram_disk, image, mark)
+    return _put_together(home, spec, chosen, files, guest_kernel, image)
 
 
 def found_parts(home: Path, spec: Spec) -> Parts | None:
@@ -93,6 +91,17 @@ def found_parts(home: Path, spec: Spec) -> Parts | None:
     chosen = runtime.find_runtime()
     files = vmm_files.find_vmm_files(home, os.uname().machine)
     guest_kernel = kernel.find_kernel(home)
+    return _put_together(home, spec, chosen, files, guest_kernel, image)
+
+
+def _put_together(
+    home: Path,
+    spec: Spec,
+    chosen: Runtime,
+    files: VmmFiles,
+    guest_kernel: Kernel,
+    image: Image,
+) -> Parts:
     ram_disk = initrd.build_initrd(home, guest_kernel, find_agent())
     mark = boundary_fingerprint(home, spec.backend, chosen, files, guest_kernel)
     return Parts(chosen, files, guest_kernel, ram_disk, image, mark)

@@ -15,6 +15,7 @@ from typing import Any
 from reconciler.confinement.policy import Policy
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.spec import Spec
+from reconciler.engine.stamp import stamp_of
 from reconciler.guest import protocol
 from reconciler.linux import files
 from reconciler.linux.identity import ProcessIdentity
@@ -101,10 +102,9 @@ def sandbox_record(home: Path, name: str) -> SandboxRecord | None:
 def stamp(source: Path) -> str:
     """The identity of a Boxfile's contents without reading them; "" when it cannot be told."""
     try:
-        facts = source.stat()
+        return str(stamp_of(source.stat()))
     except OSError:
         return ""
-    return f"{facts.st_dev}:{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"
 
 
 def keep_sandbox(home: Path, record: SandboxRecord) -> None:
