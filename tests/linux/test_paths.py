@@ -15,6 +15,9 @@ from reconciler.linux.location import Identity
 from reconciler.linux.paths import LinkOnPath, Opened, Unreachable
 from tests.linux import mount_namespace
 
+pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
+
+
 OPENERS = pytest.mark.parametrize("opener", [paths.open_unlinked, paths.open_following])
 Opener = Callable[[str], Opened]
 
@@ -30,13 +33,6 @@ def opened(opener: Opener, path: Path | str) -> Iterator[Opened]:
         yield it
     finally:
         os.close(it.fd)
-
-
-@pytest.fixture(autouse=True)
-def _no_descriptor_is_left() -> Iterator[None]:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    yield
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @pytest.fixture

@@ -14,12 +14,7 @@ from reconciler.linux.location import identity_of
 from reconciler.linux.tree import Unsearchable, parse_listening, search
 from tests.linux import mount_namespace
 
-
-@pytest.fixture(autouse=True)
-def _no_descriptor_is_left() -> Iterator[None]:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    yield
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 
 
 @pytest.fixture
