@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from reconciler.boxfile.problems import shown
 from reconciler.errors import BoxError
 
 # One DNS label (RFC 1123) in lower case: it becomes the guest's hostname and a file name, and two
@@ -23,17 +22,19 @@ class InvalidName(BoxError):
 
 def check_name(name: str) -> str:
     """Return the name unchanged, or raise InvalidName with the rule it breaks."""
+    if re.fullmatch(NAME_PATTERN, name) and name not in RESERVED_NAMES:
+        return name
+    from reconciler.boxfile.problems import shown
+
     if not re.fullmatch(NAME_PATTERN, name):
         raise InvalidName(
             f"{shown(name)} cannot be the name of a sandbox",
             details="A name is 1 to 63 characters: a-z, 0-9 and -, with no - at either end.",
         )
-    if name in RESERVED_NAMES:
-        raise InvalidName(
-            f"{shown(name)} is a reserved name",
-            details="Reserved: " + ", ".join(sorted(RESERVED_NAMES)) + ".",
-        )
-    return name
+    raise InvalidName(
+        f"{shown(name)} is a reserved name",
+        details="Reserved: " + ", ".join(sorted(RESERVED_NAMES)) + ".",
+    )
 
 
 def name_of(relative_path: str) -> str | None:

@@ -18,6 +18,7 @@ from reconciler.data import disk
 from reconciler.engine import (
     accelerator,
     admission,
+    contact,
     holding,
     journal,
     proof,
@@ -261,6 +262,7 @@ def _starting(
 ) -> Iterator[tuple[Vm, identity.ProcessIdentity]]:
     def meanwhile() -> None:
         files.write_json(launch.directory / "policy.json", launch.policy().to_json())
+        contact.note_boundary(launch.directory, start.parts.boundary)
         _load_read_back()
 
     with qemu.start(launch, incoming=incoming, meanwhile=meanwhile) as started:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.backends import runtime, vmm_files
 from reconciler.backends.runtime import Runtime
 from reconciler.backends.vmm_files import VmmFiles
+from reconciler.engine import contact
 from reconciler.engine.accelerator import EMULATION
 from reconciler.engine.spec import Spec
 from reconciler.errors import Missing
@@ -27,7 +28,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything that goes into a VM. `fingerprint` is of what decides the kernel boundary."""
+    """Everything that goes into a VM. `fingerprint` is of what decides the kernel boundary,
+    `boundary` what tells that these files are still the same."""
 
     runtime: Runtime
     files: VmmFiles
@@ -35,6 +37,7 @@ class Parts:
     initrd: Path
     image: Image
     fingerprint: str
+    boundary: Mapping[str, str]
 
     def machine(self, spec: Spec, accelerator: str, tsc_khz: int) -> Machine:
         """The machine that `spec` asks for; `tsc_khz` matters to emulation only."""
@@ -103,8 +106,10 @@ def _put_together(
     image: Image,
 ) -> Parts:
     ram_disk = initrd.build_initrd(home, guest_kernel, find_agent())
+    # Before they are read: a change in between is noticed by the next command.
+    boundary = contact.stamps(_boundary_paths(chosen, files, guest_kernel))
     mark = boundary_fingerprint(home, spec.backend, chosen, files, guest_kernel)
-    return Parts(chosen, files, guest_kernel, ram_disk, image, mark)
+    return Parts(chosen, files, guest_kernel, ram_disk, image, mark, boundary)
 
 
 def current_fingerprint(home: Path, backend: str) -> str:
@@ -118,7 +123,11 @@ def boundary_fingerprint(
     home: Path, backend: str, chosen: Runtime, files: VmmFiles, guest_kernel: Kernel
 ) -> str:
     """Digest of exactly what decides whether a sandbox has a kernel of its own."""
-    paths = (chosen.path, guest_kernel.path, *files.everything())
+    paths = _boundary_paths(chosen, files, guest_kernel)
     digests = fingerprint.file_digests(home, paths)
     value = {"backend": backend, "files": {str(path): digests[path] for path in paths}}
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _boundary_paths(chosen: Runtime, files: VmmFiles, guest_kernel: Kernel) -> tuple[Path, ...]:
+    return (chosen.path, guest_kernel.path, *files.everything())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import socket
 import struct
 import time
@@ -135,7 +134,7 @@ class Session:
         self, sock: socket.socket, token: bytes, timeout_seconds: float = _ANSWER_SECONDS
     ) -> None:
         """Start a session. Raises NoAnswer when the agent is silent, as it is to a wrong token."""
-        nonce = secrets.token_bytes(protocol.NONCE_SIZE)
+        nonce = os.urandom(protocol.NONCE_SIZE)
         self._sock = sock
         self._decoder = Decoder(nonce)
         self._asides = Asides()
@@ -166,7 +165,7 @@ class Session:
 
     def ping(self, timeout_seconds: float = _ANSWER_SECONDS) -> None:
         """Return when the agent has answered."""
-        word = secrets.token_bytes(16)
+        word = os.urandom(16)
         frame = protocol.encode_frame(protocol.PING, word)
         if self._ask(frame, protocol.PONG, timeout_seconds) != word:
             raise ProtocolError("the guest's agent answered another ping")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from reconciler.errors import Busy
 from reconciler.linux import procfs
+from reconciler.linux.proc_stat import ParseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -175,7 +176,7 @@ def _limit(path: Path) -> int | None:
     if text == b"max":
         return None
     if not text.isdigit():
-        raise procfs.ParseError(f"{path} is not a limit", details=repr(text[:80]))
+        raise ParseError(f"{path} is not a limit", details=repr(text[:80]))
     value = int(text)
     return None if value >= _V1_UNLIMITED else value
 

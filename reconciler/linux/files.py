@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
 
     The file gets exactly `mode`, whatever the umask. Raises OSError; then `path` is as it was.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}{_TEMPORARY}")
     fd = os.open(temporary, _CREATE, 0o600)
     try:
         try:

@@ -6,12 +6,11 @@ import contextlib
 import os
 import select
 import signal
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.errors import BoxError
-from reconciler.linux import procfs
+from reconciler.linux import proc_stat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +24,7 @@ class HiddenProcess(BoxError):
     """/proc is mounted so that we do not see a process that lives: nothing can be told of it."""
 
 
-@dataclass(frozen=True)
-class ProcessIdentity:
+class ProcessIdentity(NamedTuple):
     """A process for all time: a PID is reused, its start time in this boot is not.
 
     `exe_dev` and `exe_ino` are stat(2) of the program, None when we may not look (another user's
@@ -41,7 +39,7 @@ class ProcessIdentity:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` takes."""
-        return asdict(self)
+        return self._asdict()
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> ProcessIdentity:
@@ -56,8 +54,7 @@ class ProcessIdentity:
         return cls(pid, start, boot, exe[0], exe[1])
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """A process held by a pidfd and its /proc directory: neither ever means another one."""
 
     identity: ProcessIdentity
@@ -144,7 +141,7 @@ def _exited(pidfd: int, timeout_seconds: float) -> bool:
 
 def _identify(pid: int, directory: int) -> ProcessIdentity | None:
     try:
-        stat = procfs.parse_stat(read_at(directory, "stat"))
+        stat = proc_stat.parse_stat(read_at(directory, "stat"))
     except (FileNotFoundError, ProcessLookupError):
         return None
     if stat.state in "ZX":

@@ -11,26 +11,10 @@ import os
 import re
 from dataclasses import dataclass
 
-from reconciler.errors import BoxError
+from reconciler.linux.proc_stat import number, unlike
 
 OVERFLOW_ID = 65_534  # /proc/sys/kernel/overflowuid: an ID that has no name in our user namespace
 MAX_ID = 4_294_967_294
-
-
-class ParseError(BoxError):
-    """A file of /proc does not look as the kernel writes it."""
-
-
-@dataclass(frozen=True)
-class Stat:
-    """/proc/PID/stat: `start_time_ticks` are clock ticks since boot (field 22)."""
-
-    pid: int
-    comm: bytes
-    state: str
-    parent_pid: int
-    tty: int
-    start_time_ticks: int
 
 
 @dataclass(frozen=True)
@@ -120,43 +104,26 @@ class FdInfo:
     inode: int | None
 
 
-def parse_stat(data: bytes) -> Stat:
-    """Parse /proc/PID/stat. The process chose `comm`, which may hold spaces and brackets."""
-    head, opening, rest = data.partition(b" (")
-    comm, closing, tail = rest.rpartition(b") ")
-    fields = tail.split()
-    if not opening or not closing or len(fields) < 20:
-        raise _error("stat", data)
-    return Stat(
-        pid=_number(head, "stat"),
-        comm=comm,
-        state=fields[0].decode("ascii", "replace"),
-        parent_pid=_number(fields[1], "stat"),
-        tty=_number(fields[4], "stat"),
-        start_time_ticks=_number(fields[19], "stat"),
-    )
-
-
 def parse_status(data: bytes) -> Status:
     """Parse /proc/PID/status; every field of `Status` must be there, once."""
     fields: dict[bytes, bytes] = {}
     for line in data.splitlines():
         key, colon, value = line.partition(b":")
         if not colon or key in fields:
-            raise _error("status", line)
+            raise unlike("status", line)
         fields[key] = value.strip()
     try:
         return Status(
             state=fields[b"State"][:1].decode("ascii"),
             uids=_four(fields[b"Uid"]),
             gids=_four(fields[b"Gid"]),
-            groups=tuple(_number(word, "status") for word in fields[b"Groups"].split()),
-            pids_by_namespace=tuple(_number(word, "status") for word in fields[b"NSpid"].split()),
-            threads=_number(fields[b"Threads"], "status"),
-            tracer_pid=_number(fields[b"TracerPid"], "status"),
-            no_new_privileges=_number(fields[b"NoNewPrivs"], "status"),
-            seccomp_mode=_number(fields[b"Seccomp"], "status"),
-            seccomp_filters=_number(fields[b"Seccomp_filters"], "status"),
+            groups=tuple(number(word, "status") for word in fields[b"Groups"].split()),
+            pids_by_namespace=tuple(number(word, "status") for word in fields[b"NSpid"].split()),
+            threads=number(fields[b"Threads"], "status"),
+            tracer_pid=number(fields[b"TracerPid"], "status"),
+            no_new_privileges=number(fields[b"NoNewPrivs"], "status"),
+            seccomp_mode=number(fields[b"Seccomp"], "status"),
+            seccomp_filters=number(fields[b"Seccomp_filters"], "status"),
             cap_inheritable=_hex(fields[b"CapInh"]),
             cap_permitted=_hex(fields[b"CapPrm"]),
             cap_effective=_hex(fields[b"CapEff"]),
@@ -164,7 +131,7 @@ def parse_status(data: bytes) -> Status:
             cap_ambient=_hex(fields[b"CapAmb"]),
         )
     except KeyError as error:
-        raise _error(f"status, which lacks {error},", data) from error
+        raise unlike(f"status, which lacks {error},", data) from error
 
 
 def parse_mountinfo(data: bytes) -> tuple[MountEntry, ...]:
@@ -178,12 +145,12 @@ def _mount(line: bytes) -> MountEntry:
     try:
         dash = fields.index(b"-", 6)
     except ValueError:
-        raise _error("mountinfo", line) from None
+        raise unlike("mountinfo", line) from None
     if len(fields) != dash + 4 or not re.fullmatch(rb"[0-9]+:[0-9]+", fields[2]):
-        raise _error("mountinfo", line)
+        raise unlike("mountinfo", line)
     return MountEntry(
-        mount_id=_number(fields[0], "mountinfo"),
-        parent_id=_number(fields[1], "mountinfo"),
+        mount_id=number(fields[0], "mountinfo"),
+        parent_id=number(fields[1], "mountinfo"),
         device=fields[2].decode(),
         root=_unescape(fields[3]),
         target=_unescape(fields[4]),
@@ -207,9 +174,9 @@ def parse_cgroup(data: bytes) -> tuple[CgroupEntry, ...]:
             continue
         parts = line.split(b":", 2)
         if len(parts) != 3 or not parts[2].startswith(b"/"):
-            raise _error("cgroup", line)
-        number = _number(parts[0], "cgroup")
-        entries.append(CgroupEntry(number, _words(parts[1], b","), os.fsdecode(parts[2])))
+            raise unlike("cgroup", line)
+        hierarchy = number(parts[0], "cgroup")
+        entries.append(CgroupEntry(hierarchy, _words(parts[1], b","), os.fsdecode(parts[2])))
     return tuple(entries)
 
 
@@ -217,9 +184,9 @@ def parse_id_map(data: bytes) -> tuple[MapLine, ...]:
     """Parse /proc/PID/uid_map or gid_map. 4294967295 outside means: not in our namespace."""
     lines = []
     for line in data.splitlines():
-        numbers = [_number(word, "uid_map") for word in line.split()]
+        numbers = [number(word, "uid_map") for word in line.split()]
         if len(numbers) != 3:
-            raise _error("uid_map", line)
+            raise unlike("uid_map", line)
         lines.append(MapLine(*numbers))
     return tuple(lines)
 
@@ -230,11 +197,11 @@ def parse_limits(data: bytes) -> dict[str, Limit]:
     for line in data.splitlines()[1:]:
         found = re.match(rb"(Max [a-z ]*[a-z]) {2,}([0-9]+|unlimited) +([0-9]+|unlimited)", line)
         if not found:
-            raise _error("limits", line)
+            raise unlike("limits", line)
         soft, hard = (None if word == b"unlimited" else int(word) for word in found.groups()[1:])
         limits[found[1].decode()] = Limit(soft, hard)
     if not limits:
-        raise _error("limits", data)
+        raise unlike("limits", data)
     return limits
 
 
@@ -242,13 +209,13 @@ def parse_net_dev(data: bytes) -> tuple[str, ...]:
     """The interface names of /proc/PID/net/dev, below its two lines of headings."""
     lines = data.splitlines()
     if len(lines) < 2 or b"|" not in lines[0] or b"|" not in lines[1]:
-        raise _error("net/dev", data)
+        raise unlike("net/dev", data)
     names = []
     for line in lines[2:]:
         # A name may hold a colon (an alias), the counters after the last one never do.
         name, colon, counters = line.rpartition(b":")
         if not colon or not counters.split() or not all(w.isdigit() for w in counters.split()):
-            raise _error("net/dev", line)
+            raise unlike("net/dev", line)
         names.append(os.fsdecode(name.strip()))
     return tuple(names)
 
@@ -262,9 +229,9 @@ def parse_fdinfo(data: bytes) -> FdInfo:
         fields.setdefault(key, value.strip())
     flags = fields.get(b"flags", b"")
     if not re.fullmatch(rb"[0-7]{1,12}", flags) or b"mnt_id" not in fields:
-        raise _error("fdinfo", data)
-    inode = _number(fields[b"ino"], "fdinfo") if b"ino" in fields else None
-    return FdInfo(int(flags, 8), _number(fields[b"mnt_id"], "fdinfo"), inode)
+        raise unlike("fdinfo", data)
+    inode = number(fields[b"ino"], "fdinfo") if b"ino" in fields else None
+    return FdInfo(int(flags, 8), number(fields[b"mnt_id"], "fdinfo"), inode)
 
 
 def _words(field: bytes, separator: bytes) -> tuple[str, ...]:
@@ -272,24 +239,13 @@ def _words(field: bytes, separator: bytes) -> tuple[str, ...]:
 
 
 def _four(field: bytes) -> tuple[int, int, int, int]:
-    numbers = [_number(word, "status") for word in field.split()]
+    numbers = [number(word, "status") for word in field.split()]
     if len(numbers) != 4:
-        raise _error("status", field)
+        raise unlike("status", field)
     return numbers[0], numbers[1], numbers[2], numbers[3]
-
-
-def _number(word: bytes, file: str) -> int:
-    # int() also takes "1_0", " 1" and other alphabets' digits, which the kernel never writes.
-    if not re.fullmatch(rb"-?[0-9]{1,20}", word):
-        raise _error(file, word)
-    return int(word)
 
 
 def _hex(word: bytes) -> int:
     if not re.fullmatch(rb"[0-9a-f]{16}", word):
-        raise _error("status", word)
+        raise unlike("status", word)
     return int(word, 16)
-
-
-def _error(file: str, data: bytes) -> ParseError:
-    return ParseError(f"/proc/PID/{file} cannot be understood", details=repr(data[:200]))

@@ -24,6 +24,7 @@ from reconciler.confinement.reading import (
     Unreadable,
 )
 from reconciler.linux import cgroups, host_side, identity, procfs
+from reconciler.linux.proc_stat import ParseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,7 +64,7 @@ def read_process(who: ProcessIdentity, policy: Policy, layout: Layout | None = N
     try:
         with identity.open_process(who) as process:
             return _read(process, layout or cgroups.detect(), policy, host)
-    except (Moved, ProcessLookupError, procfs.ParseError) as error:
+    except (Moved, ProcessLookupError, ParseError) as error:
         return Reading(who.pid, str(error), (), frozenset(), Unreadable("void"), host)
 
 
@@ -88,7 +89,7 @@ def _part(read: Callable[[], T]) -> T | Unreadable:
         raise
     except OSError as error:
         return Unreadable(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except procfs.ParseError as error:
+    except ParseError as error:
         return Unreadable(str(error))
 
 
@@ -122,7 +123,7 @@ def _rlimits(process: Process) -> dict[str, tuple[int | None, int | None]]:
 def _integer(process: Process, name: str) -> int:
     text = process.read(name).strip()
     if not text.removeprefix(b"-").isdigit():
-        raise procfs.ParseError(f"/proc/PID/{name} cannot be understood", details=repr(text[:80]))
+        raise ParseError(f"/proc/PID/{name} cannot be understood", details=repr(text[:80]))
     return int(text)
 
 

@@ -7,7 +7,8 @@ import os
 import signal
 from pathlib import Path
 
-from reconciler.linux import procfs
+from reconciler.linux import proc_stat, procfs
+from reconciler.linux.proc_stat import ParseError
 
 _PROC = Path("/proc")
 
@@ -20,7 +21,7 @@ def kill_containers(pid: int) -> int:
     """
     killed = 0
     for below in descendants(pid):
-        with contextlib.suppress(ProcessLookupError, PermissionError, procfs.ParseError):
+        with contextlib.suppress(ProcessLookupError, PermissionError, ParseError):
             killed += _kill_if_first(below)
     return killed
 
@@ -30,8 +31,8 @@ def descendants(pid: int) -> frozenset[int]:
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdecimal():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError, procfs.ParseError):
-                stat = procfs.parse_stat((entry / "stat").read_bytes())
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, ParseError):
+                stat = proc_stat.parse_stat((entry / "stat").read_bytes())
                 children.setdefault(stat.parent_pid, []).append(stat.pid)
     found: set[int] = set()
     waiting = [pid]

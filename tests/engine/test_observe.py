@@ -44,7 +44,7 @@ def test_a_process_with_the_same_pid_is_another_one(
     home: Path, sleeper: Sleeper, change: dict[str, int]
 ) -> None:
     _, who = sleeper()
-    records.keep_vm(home, specs.vm(home, identity=replace(who, **change)))  # type: ignore[arg-type]
+    records.keep_vm(home, specs.vm(home, identity=who._replace(**change)))  # type: ignore[arg-type]
     seen = observe.observe(home, "web", read_back=False)
     assert seen.vm is not None
     assert not seen.running

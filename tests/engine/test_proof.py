@@ -26,6 +26,7 @@ PARTS = Parts(
     initrd=NOWHERE,
     image=Image("digest", NOWHERE, "erofs", ImageConfig(), 0),
     fingerprint="f1",
+    boundary={},
 )
 GUEST = Ready(
     protocol=1,

@@ -13,7 +13,7 @@ import pytest
 from reconciler.errors import Busy
 from reconciler.linux import cgroups, scopes
 from reconciler.linux.cgroups import Hierarchy, Layout, Limits
-from reconciler.linux.procfs import ParseError
+from reconciler.linux.proc_stat import ParseError
 
 CAPTURED = Path(__file__).parent.parent / "data" / "proc"
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import signal
 import subprocess
@@ -85,7 +84,7 @@ def test_signal_and_wait(sleeper: subprocess.Popen[bytes]) -> None:
 def test_another_process_with_the_pid_is_not_opened(
     sleeper: subprocess.Popen[bytes], change: dict[str, int]
 ) -> None:
-    other = dataclasses.replace(identified(sleeper.pid), **change)  # type: ignore[arg-type]
+    other = identified(sleeper.pid)._replace(**change)  # type: ignore[arg-type]
     with identity.open_process(other) as process:
         assert process is None
 
@@ -93,7 +92,7 @@ def test_another_process_with_the_pid_is_not_opened(
 def test_a_program_that_could_not_be_seen_does_not_matter(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    blind = dataclasses.replace(identified(sleeper.pid), exe_dev=None, exe_ino=None)
+    blind = identified(sleeper.pid)._replace(exe_dev=None, exe_ino=None)
     with identity.open_process(blind) as process:
         assert process is not None
 

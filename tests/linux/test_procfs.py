@@ -10,12 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.linux import procfs
-from reconciler.linux.procfs import Limit, MapLine, ParseError
+from reconciler.linux import proc_stat, procfs
+from reconciler.linux.proc_stat import ParseError
+from reconciler.linux.procfs import Limit, MapLine
 
 CAPTURED = Path(__file__).parent.parent / "data" / "proc"
 PARSERS: dict[str, Callable[[bytes], object]] = {
-    "stat": procfs.parse_stat,
+    "stat": proc_stat.parse_stat,
     "status": procfs.parse_status,
     "mountinfo": procfs.parse_mountinfo,
     "cgroup": procfs.parse_cgroup,
@@ -32,7 +33,7 @@ def captured(tree: str, name: str) -> bytes:
 
 
 def test_stat_of_a_container() -> None:
-    stat = procfs.parse_stat(captured("runc-root", "stat"))
+    stat = proc_stat.parse_stat(captured("runc-root", "stat"))
     assert (stat.pid, stat.comm, stat.state, stat.parent_pid) == (15440, b"vmm", "R", 1)
     assert (stat.tty, stat.start_time_ticks) == (0, 172157)
 
@@ -165,7 +166,7 @@ def test_stat_of_a_process_that_names_itself(comm: bytes) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, comm.hex()], capture_output=True, check=True, timeout=30
     )
-    stat = procfs.parse_stat(done.stdout)
+    stat = proc_stat.parse_stat(done.stdout)
     assert stat.parent_pid == os.getpid()
     assert stat.state == "R"
     assert stat.comm.startswith(comm.rstrip(b"\n")[:1])

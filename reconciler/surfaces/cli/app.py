@@ -13,9 +13,10 @@ from reconciler.engine.home import home_path, open_home
 from reconciler.errors import Missing, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
-from reconciler.surfaces.cli import boxfiles, converge, quickstart, vm
+from reconciler.surfaces.cli import boxfiles, converge, quickstart
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Usage
+from reconciler.surfaces.cli.terminal import progress
 
 Output = Annotated[
     Literal["text", "json"], typer.Option("--output", "-o", help="How to print: text or json.")
@@ -93,10 +94,9 @@ def build(name: Name) -> None:
     """Build all that a start of NAME needs, and prove that it gets a kernel of its own."""
     home = open_home()
     spec, _, _ = declared.sandbox(home, name)
-    progress = vm.progress(name)
     lock = home / "sandboxes" / name / "lock"
     with unwinding(), files.locked(lock):
-        passes.build(home, spec, progress)
+        passes.build(home, spec, progress(name))
     typer.echo(f"{name} is built and proven")
 
 
@@ -163,7 +163,7 @@ def destroy(
     if record is not None and record.spec.protect:
         raise Refused(f"{name} is protected.", hint="set `protect: false` in its Boxfile")
     with unwinding():
-        passes.destroy(home, name, with_data=data, progress=vm.progress(name))
+        passes.destroy(home, name, with_data=data, progress=progress(name))
     typer.echo(f"{name} is destroyed" + ("" if data else "; /data is kept"))
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.boxfile.names import check_name
+from reconciler.engine import commands, contact
 from reconciler.engine.archives import packing, pipes, placing, relaying, unpacking
 from reconciler.engine.home import open_home
 from reconciler.errors import Refused
 from reconciler.guest import channel, protocol
-from reconciler.surfaces.cli import vm
+from reconciler.surfaces.cli import asking
 from reconciler.surfaces.cli.endings import Endings, unwinding
 from reconciler.surfaces.cli.options import Parsed, Usage
 from reconciler.surfaces.cli.terminal import tell
@@ -58,11 +59,10 @@ class _Copy:
     """One copy from or to a running sandbox."""
 
     def __init__(self, home: Path, name: str, parsed: Parsed, endings: Endings) -> None:
-        self._vm = vm.running(home, name)
-        self._directory = self._vm.directory(home)
-        self._user = vm.either(parsed, "--user", "-u") or self._vm.user
+        self._vm = contact.running(home, name)
+        self._user = asking.user(parsed)
         self._endings = endings
-        self._timeout_ms = vm.timeout_ms(self._vm, parsed)
+        self._timeout_ms = asking.timeout_ms(parsed)
 
     def take(self, source: str, target: str) -> int:
         """Copy out of the guest."""
@@ -117,18 +117,13 @@ class _Copy:
         argv: tuple[str, str],
         work: Callable[[int], None],
     ) -> int:
-        request = protocol.Exec(
-            argv,
-            {},
-            cwd=self._vm.working_dir,
-            user=self._user,
-            timeout_ms=self._timeout_ms,
-            kind=protocol.OWN,
+        request = commands.request(
+            self._vm, argv, user=self._user, timeout_ms=self._timeout_ms, kind=protocol.OWN
         )
         said = _Said()
         with (
-            channel.claim_port(self._directory) as sock,
-            channel.Session(sock, bytes.fromhex(self._vm.token)) as session,
+            channel.claim_port(self._vm.directory) as sock,
+            channel.Session(sock, self._vm.token) as session,
             self._endings.forwarded(session),
         ):
             try:
