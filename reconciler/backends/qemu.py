@@ -18,7 +18,7 @@ from reconciler.guest import channel, protocol
 from reconciler.guest.transfer import ChannelClosed
 from reconciler.linux import sockets
 from reconciler.linux.identity import ProcessIdentity
-from reconciler.vmm import qemu
+from reconciler.vmm import control, qemu
 from reconciler.vmm.qemu import Machine
 from reconciler.vmm.qmp import Qmp, QmpError
 
@@ -101,15 +101,15 @@ class Vm:
 
     def save(self, target: int, *, timeout_seconds: float) -> None:
         """Pause, and write the whole state to the open file `target`; goes on with `resume`."""
-        qemu.save(self._qmp, target, timeout_seconds=timeout_seconds)
+        control.save(self._qmp, target, timeout_seconds=timeout_seconds)
 
     def restore(self, source: int, *, timeout_seconds: float) -> None:
         """Load the state in the open file `source`; goes on with `resume`."""
-        qemu.restore(self._qmp, source, timeout_seconds=timeout_seconds)
+        control.restore(self._qmp, source, timeout_seconds=timeout_seconds)
 
     def attach(self, disk: int) -> None:
         """Put the open disk image behind /data's device."""
-        qemu.attach_data(self._qmp, disk)
+        control.attach_data(self._qmp, disk)
 
     def resume(self) -> None:
         """Let the guest's CPUs run."""
@@ -124,7 +124,7 @@ class Vm:
     def console(self) -> str:
         """The end of what the guest printed on its console, safe to show."""
         try:
-            text = qemu.console(self._qmp)[-_CONSOLE_TAIL:].decode("ascii", "backslashreplace")
+            text = control.console(self._qmp)[-_CONSOLE_TAIL:].decode("ascii", "backslashreplace")
         except QmpError:
             return ""
         return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()

@@ -1,4 +1,4 @@
-"""QEMU: the command line of a microVM, and what we ask a running one to do.
+"""QEMU: the command line of a microVM.
 
 The command line names no socket, no disk and no secret: sockets are inherited listening
 descriptors, the data disk arrives over QMP when the VM is claimed, and the token goes to the
@@ -8,11 +8,10 @@ guest's agent over its port. What is left in argv may be read by every user of t
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from reconciler.vmm.qmp import Qmp, QmpError
+from reconciler.vmm import control
 
 AGENT_PORTS = 16
 """Virtio-serial ports of a VM: QEMU serves one client a port (measured in ARCHITECTURE.md)."""
@@ -22,13 +21,8 @@ _FEW_PORTS_BELOW_MIB = 256
 """The guest's driver fills each port's queue with 1024 pages: 16 of them are more than half of the
 memory of the smallest guests."""
 
-CONSOLE_BYTES = 65536
-"""Size of the ring that keeps the guest's console; must be a power of two."""
-
 TRANSLATION_CACHE_MIB = 64
 """Bound of the emulator's translation cache: its default may grow to 1 GiB."""
-
-_DISK_FDSET = 1
 
 
 @dataclass(frozen=True)
@@ -127,7 +121,7 @@ def command_line(
         "-kernel", files.kernel,
         "-initrd", files.initrd,
         "-append", kernel_command_line(machine),
-        "-chardev", f"ringbuf,id=console,size={CONSOLE_BYTES}",
+        "-chardev", f"ringbuf,id=console,size={control.CONSOLE_BYTES}",
         "-serial", "chardev:console",
         "-chardev", f"socket,id=qmp,fd={descriptors.qmp},server=on,wait=off",
         "-mon", "chardev=qmp,mode=control",
@@ -201,63 +195,3 @@ def _agent_ports(ports: Sequence[int]) -> list[str]:
             f"virtserialport,chardev=port{number},name=box.{number}",
         ]
     return argv
-
-
-def save(qmp: Qmp, target: int, *, timeout_seconds: float) -> None:
-    """Pause the VM and write its whole state to the file open at `target`; it stays paused."""
-    qmp.execute("stop")
-    _events_on(qmp)
-    # The default is a polite 128 MiB/s, meant for networks.
-    qmp.execute("migrate-set-parameters", {"max-bandwidth": 1 << 40})
-    qmp.execute("getfd", {"fdname": "snapshot"}, fds=[target])
-    qmp.execute("migrate", {"uri": "fd:snapshot"})
-    _wait_migrated(qmp, timeout_seconds)
-
-
-def restore(qmp: Qmp, source: int, *, timeout_seconds: float) -> None:
-    """Load a state written by `save` from the file open at `source`; the VM stays paused."""
-    _events_on(qmp)
-    qmp.execute("getfd", {"fdname": "snapshot"}, fds=[source])
-    qmp.execute("migrate-incoming", {"uri": "fd:snapshot"})
-    _wait_migrated(qmp, timeout_seconds)
-
-
-def attach_data(qmp: Qmp, disk: int) -> None:
-    """Put the disk image open read-write at `disk` under the guest's second block device."""
-    qmp.execute("add-fd", {"fdset-id": _DISK_FDSET}, fds=[disk])
-    path = f"/dev/fdset/{_DISK_FDSET}"
-    qmp.execute("blockdev-add", {"node-name": "data-disk", "driver": "file", "filename": path})
-    # `raw` said outright: a guest that writes another format's header is never believed.
-    node = {"node-name": "data", "driver": "raw", "file": "data-disk"}
-    qmp.execute("blockdev-reopen", {"options": [node]})
-    qmp.execute("blockdev-del", {"node-name": "data-empty"})
-
-
-def console(qmp: Qmp) -> bytes:
-    """The last CONSOLE_BYTES the guest printed on its console."""
-    import base64
-
-    text = qmp.execute(
-        "ringbuf-read", {"device": "console", "size": CONSOLE_BYTES, "format": "base64"}
-    )
-    try:
-        return base64.b64decode(text, validate=True)
-    except (TypeError, ValueError) as error:
-        raise QmpError("QEMU answered with something that is no console.") from error
-
-
-def _events_on(qmp: Qmp) -> None:
-    capability = {"capability": "events", "state": True}
-    qmp.execute("migrate-set-capabilities", {"capabilities": [capability]})
-
-
-def _wait_migrated(qmp: Qmp, timeout_seconds: float) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        left = deadline - time.monotonic()
-        status = qmp.wait_event("MIGRATION", timeout_seconds=left).get("status")
-        if status == "completed":
-            return
-        if status in ("failed", "cancelled"):
-            info = qmp.execute("query-migrate")
-            raise QmpError("QEMU could not move the VM's state.", details=json.dumps(info)[:2000])
