@@ -33,8 +33,6 @@ LACKS = {
     "qemu": (
         Lack("network", "qemu has no bridge yet; write `network: none`", ("bridge",)),
         Lack("passt", "is for the backends krun and podman; remove it"),
-        Lack("warm", "qemu keeps no waiting VMs yet; remove it"),
-        Lack("warmup", "qemu keeps no waiting VMs yet; remove it"),
         Lack("mounts", f"qemu shares no folders of the host yet; {_NO_SHARES}"),
         Lack("seccomp", "qemu runs under box's own profile only; remove it"),
         Lack("on_drift", "qemu cannot freeze yet; alert and stop work", ("freeze",)),

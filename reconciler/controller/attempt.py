@@ -14,7 +14,8 @@ from reconciler.engine.plan import Action, ActionKind
 from reconciler.errors import BoxError, as_box_error
 
 _STARTING = frozenset({ActionKind.START, ActionKind.REPLACE})
-_STOPPING = frozenset({ActionKind.STOP, ActionKind.DESTROY, ActionKind.REAP})
+_STOPPING = frozenset({ActionKind.STOP, ActionKind.DESTROY, ActionKind.REAP, ActionKind.DRAIN})
+_SLOW = frozenset({ActionKind.BUILD, ActionKind.WARM})
 _RETRY_SECONDS = 10.0
 
 
@@ -29,7 +30,7 @@ class Look:
     def lane(self) -> Lane | None:
         """Where the pass belongs; None when it is short enough to be done at once."""
         kinds = {each.kind for each in self.actions}
-        if ActionKind.BUILD in kinds or (kinds & _STARTING and not self.seen.built):
+        if kinds & _SLOW or (kinds & _STARTING and not self.seen.built):
             return Lane.BUILD
         if kinds & _STARTING:
             return Lane.START

@@ -74,7 +74,7 @@ def since(
 def of_sandbox(
     spec: Spec | None, seen: Observation | None, outcome: Outcome | None
 ) -> tuple[Condition, ...]:
-    """Built, Running, Confined and Ready; without a spec in force only why it is not ready.
+    """Built, Running, Confined, Warm if declared, and Ready; without a spec only why not ready.
 
     Nothing is said of a sandbox that was destroyed as it should be.
     """
@@ -84,7 +84,7 @@ def of_sandbox(
         return (_failure(outcome) or Condition("Ready", "False", "NotAccepted"),)
     if seen is None:
         return (Condition("Ready", "Unknown", "NotSeen", "it could not be looked at"),)
-    parts = (_built(seen), _running(spec, seen), _confined(seen))
+    parts = (_built(seen), _running(spec, seen), _confined(seen), *_warm(spec, seen))
     return (*parts, _ready(spec, seen, outcome))
 
 
@@ -117,6 +117,19 @@ def _confined(seen: Observation) -> Condition:
     differs = any(fact.verdict is Verdict.DIFFERS for fact in failed)
     message = "; ".join(f"{fact.promise}: {fact.have}" for fact in failed)
     return Condition("Confined", "False", "Differs" if differs else "Unreadable", message)
+
+
+def _warm(spec: Spec, seen: Observation) -> tuple[Condition, ...]:
+    """Whether as many VMs wait as declared. Nothing that runs needs them: Ready does without."""
+    if not spec.warm or spec.state == "stopped":
+        return ()
+    fit = sum(1 for each in seen.waiting if each.vm.ready and not each.fault)
+    message = f"{fit} of {spec.warm} VMs wait for a command"
+    if fit >= spec.warm:
+        return (Condition("Warm", "True", "Filled", message),)
+    if seen.warm_trouble is not None and seen.warm_trouble.spec == spec.digest:
+        return (Condition("Warm", "False", "Failed", f"{message}; {seen.warm_trouble.message}"),)
+    return (Condition("Warm", "False", "Filling", message),)
 
 
 def _ready(spec: Spec, seen: Observation, outcome: Outcome | None) -> Condition:

@@ -44,7 +44,7 @@ def running(home: Path, name: str) -> Contact:
     try:
         value = files.read_json(home / "run" / f"{name}.json")
         who = value["identity"] and identity.ProcessIdentity.from_dict(value["identity"])
-        found = _contact(home, name, value)
+        found = read(home, name, value)
     except FileNotFoundError:
         who = None
     except (files.BrokenFile, AttributeError, KeyError, TypeError, ValueError):
@@ -64,17 +64,18 @@ def running(home: Path, name: str) -> Contact:
     return found
 
 
-def _contact(home: Path, name: str, value: dict[str, Any]) -> Contact:
-    token = bytes.fromhex(value["token"])
-    if (value["vm"], value["sandbox"], len(token)) != (name, name, protocol.TOKEN_SIZE):
-        raise ValueError(name)
+def read(home: Path, vm: str, value: dict[str, Any]) -> Contact:
+    """The VM `vm` as its record's JSON has it. Raises what a malformed one gives rise to."""
+    token, sandbox = bytes.fromhex(value["token"]), vm.partition(".")[0]
+    if (value["vm"], value["sandbox"], len(token)) != (vm, sandbox, protocol.TOKEN_SIZE):
+        raise ValueError(vm)
     spec = value["spec"]
     image = (word.partition("=")[::2] for word in value["image_env"])
     return Contact(
-        vm=name,
-        sandbox=name,
+        vm=vm,
+        sandbox=sandbox,
         incarnation=int(value["incarnation"]),
-        directory=home / "run" / name,
+        directory=home / "run" / vm,
         token=token,
         env={**dict(image), **dict(spec["env"])},
         timeout_seconds=int(spec["timeout_seconds"]),
@@ -100,21 +101,29 @@ def contact_of(home: Path, record: VmRecord) -> Contact:
 
 
 def stamps(paths: Iterable[Path]) -> dict[str, str]:
-    """What tells whether the files that decide the kernel boundary are still the same ones."""
+    """What tells whether files are still the same ones, with the same contents. Raises OSError."""
     return {str(path): str(stamp_of(path.stat())) for path in paths}
 
 
 def note_boundary(directory: Path, found: Mapping[str, str]) -> None:
-    """Note in a VM's directory what `stamps` said before it was started."""
+    """Note in a VM's directory the stamps of what decides its kernel boundary."""
     files.write_json(directory / _BOUNDARY, dict(found))
 
 
+def same(stamped: Mapping[str, str]) -> bool:
+    """Whether no file that was stamped has changed since."""
+    try:
+        # A Path for each would cost more than the stat.
+        now = [str(stamp_of(os.stat(path))) for path in stamped]  # noqa: PTH116
+    except OSError:
+        return False
+    return now == list(stamped.values())
+
+
 def _same_boundary(directory: Path) -> bool:
-    """Whether no file has changed since; False also when that cannot be told from here."""
+    """Whether a VM's boundary is what it was; False also when that cannot be told from here."""
     try:
         noted = files.read_json(directory / _BOUNDARY)
-        # A Path for each would cost more than the stat.
-        now = (str(stamp_of(os.stat(path))) for path in noted)  # noqa: PTH116
-        return bool(noted) and tuple(now) == tuple(noted.values())
-    except (OSError, ValueError, files.BrokenFile):
+    except (OSError, files.BrokenFile):
         return False
+    return bool(noted) and same(noted)

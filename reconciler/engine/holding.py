@@ -7,12 +7,15 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from reconciler.engine import records
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.records import STANDING, VmRecord
 from reconciler.errors import Busy
 from reconciler.linux import files, identity
+
+T = TypeVar("T")
 
 _LOOK_SECONDS = 0.1
 """How often to look where there is no process to wait for: a VM that is just being started."""
@@ -76,9 +79,9 @@ def when_free(
     home: Path,
     name: str,
     seconds: float,
-    start: Callable[[], VmRecord],
+    start: Callable[[], T],
     waiting: Callable[[DataHeld], None],
-) -> VmRecord:
+) -> T:
     """What `start` returns once it does not raise DataHeld, tried each time /data may be free.
 
     `waiting` is told of each holder once. Raises DataHeld when `seconds` are over.

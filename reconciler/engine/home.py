@@ -62,3 +62,11 @@ def sandbox_directory(home: Path, name: str) -> Path:
     path = home / "sandboxes" / check_name(name)
     path.mkdir(mode=0o700, exist_ok=True)
     return path
+
+
+def machine_id(home: Path, name: str) -> bytes:
+    """The ID of the machine that every VM of a sandbox is: 16 bytes."""
+    import hashlib
+
+    text = os.fsencode(home) + b"\0" + name.encode()
+    return hashlib.sha256(b"machine-id\0" + text).digest()[:16]

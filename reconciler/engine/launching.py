@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import time
@@ -26,10 +25,11 @@ from reconciler.engine import (
     slots,
     snapshots,
     traces,
+    warm,
 )
-from reconciler.engine.home import disk_of, sandbox_directory
+from reconciler.engine.home import disk_of, machine_id, sandbox_directory
 from reconciler.engine.parts import Parts, Progress, current_fingerprint, ensure_parts
-from reconciler.engine.records import STANDING, VmRecord
+from reconciler.engine.records import STANDING, WARM, VmRecord
 from reconciler.engine.spec import Spec
 from reconciler.errors import BoxError, Refused
 from reconciler.guest import protocol
@@ -86,7 +86,7 @@ def start_vm(
     KeyboardInterrupt too, nothing of the VM is left.
     """
     parts = ensure_parts(home, spec, progress)
-    admission.check_memory(spec.ram_mib)
+    admission.check_memory(home, spec.ram_mib)
     sandbox_directory(home, spec.name)
     disk.ensure_disk(disk_of(home, spec.name), spec.data_bytes)
     record = _new_record(home, spec, parts, kind, incarnation)
@@ -263,6 +263,8 @@ def _starting(
     def meanwhile() -> None:
         files.write_json(launch.directory / "policy.json", launch.policy().to_json())
         contact.note_boundary(launch.directory, start.parts.boundary)
+        if start.record.kind == WARM:
+            warm.note_sources(launch.directory, start.parts.sources(start.home, start.spec.base))
         _load_read_back()
 
     with qemu.start(launch, incoming=incoming, meanwhile=meanwhile) as started:
@@ -318,7 +320,7 @@ def _hand_over(
             token=bytes.fromhex(record.token),
             entropy=secrets.token_bytes(protocol.ENTROPY_SIZE),
             realtime_ns=time.time_ns(),
-            machine_id=_machine_id(start.home, start.spec.name),
+            machine_id=machine_id(start.home, start.spec.name),
             hostname=start.spec.name,
             mount_data=start.with_data,
         )
@@ -326,11 +328,6 @@ def _hand_over(
     # With its process only now: killed before this line, it counts as half-started, and is ended.
     records.keep_vm(start.home, record)
     return record
-
-
-def _machine_id(home: Path, name: str) -> bytes:
-    text = os.fsencode(home) + b"\0" + name.encode()
-    return hashlib.sha256(b"machine-id\0" + text).digest()[: protocol.MACHINE_ID_SIZE]
 
 
 def check_proof(home: Path, record: VmRecord) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.data import disk
-from reconciler.engine import drift, records, snapshots, traces
+from reconciler.engine import drift, records, snapshots, traces, warming
 from reconciler.engine.home import disk_of
-from reconciler.engine.records import ONCE, STANDING, SandboxRecord, VmRecord
+from reconciler.engine.records import ONCE, STANDING, WARM, SandboxRecord, VmRecord
+from reconciler.engine.warming import Trouble
 from reconciler.linux import files, identity
 
 if TYPE_CHECKING:
@@ -17,13 +18,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A VM of the pool; `fault` is why it must not be used, "" when it may be."""
+
+    vm: VmRecord
+    fault: str = ""
+
+
+@dataclass(frozen=True)
 class Observation:
     """One sandbox: `vm` is what was written of its standing VM, `running` whether that is so.
 
-    `strays` are VMs that nobody waits for any more, `broken` the names of those whose records
-    are lost or cannot be read. `facts` are empty unless they were read. `drifts` are the
-    promises whose last reading differed and has not been answered. `data_bytes` is the size of
-    its /data disk, None without one.
+    `strays` are VMs that nobody waits for any more, `waiting` those that wait for a command,
+    `broken` the names of those whose records are lost or cannot be read. `facts` are empty unless
+    they were read. `drifts` are the promises whose last reading differed and has not been
+    answered. `data_bytes` is the size of its /data disk, None without one.
     """
 
     name: str
@@ -36,6 +45,9 @@ class Observation:
     broken: tuple[str, ...] = ()
     drifts: tuple[str, ...] = ()
     data_bytes: int | None = None
+    waiting: tuple[Waiting, ...] = ()
+    warm_trouble: Trouble | None = None
+    """Why no more of them are got ready for now."""
 
     @property
     def confined(self) -> bool | None:
@@ -55,11 +67,14 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
     record = records.sandbox_record(home, name)
     standing: VmRecord | None = None
     strays = []
+    pool: list[VmRecord] = []
     for vm in records.vm_records(home, name):
         if vm.kind == STANDING:
             standing = vm
         elif vm.kind == ONCE and not identity.runs(vm.owner):
             strays.append(vm)
+        elif vm.kind == WARM:
+            (strays if warming.is_left(vm) else pool).append(vm)
     running = standing is not None and identity.runs(standing.identity)
     facts: tuple[Fact, ...] = ()
     if running and read_back and standing is not None:
@@ -82,7 +97,20 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
         broken,
         drifts,
         disk.size_of(disk_of(home, name)),
+        tuple(_waiting(home, vm, read_back=read_back) for vm in pool),
+        warming.trouble(home, name),
     )
+
+
+def _waiting(home: Path, vm: VmRecord, *, read_back: bool) -> Waiting:
+    if warming.is_outdated(home, vm):
+        return Waiting(vm, "what it was made of has changed")
+    # Not before it is ready: whoever gets it ready reads it back first.
+    facts = read_facts(home, vm) if read_back and vm.ready else ()
+    failed = [fact.promise for fact in facts if fact.failed]
+    if failed and identity.runs(vm.identity):
+        return Waiting(vm, "confinement differs: " + ", ".join(failed))
+    return Waiting(vm)
 
 
 def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:

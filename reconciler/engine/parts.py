@@ -18,6 +18,8 @@ from reconciler.engine.spec import Spec
 from reconciler.errors import Missing
 from reconciler.guest.build import find_agent
 from reconciler.images import fingerprint, initrd, kernel, rootfs
+from reconciler.images.base import Kind, resolve_base
+from reconciler.images.busybox import find_busybox
 from reconciler.images.kernel import Kernel
 from reconciler.images.store import Image
 from reconciler.vmm import qemu
@@ -51,6 +53,10 @@ class Parts:
             root_fstype=self.image.fstype,
             tsc_khz=tsc_khz if accelerator == EMULATION else 0,
         )
+
+    def sources(self, home: Path, base: str) -> dict[str, str]:
+        """Stamps of all that would change if a VM were put together anew from other things."""
+        return contact.stamps((*map(Path, self.boundary), *_origins(home, base)))
 
     def snapshot_key(self, machine: Machine) -> str:
         """Names the snapshot of a booted VM: of all that its state depends on."""
@@ -127,6 +133,19 @@ def boundary_fingerprint(
     digests = fingerprint.file_digests(home, paths)
     value = {"backend": backend, "files": {str(path): digests[path] for path in paths}}
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _origins(home: Path, base: str) -> tuple[Path, ...]:
+    """Where new kernels and images appear; and the base's file, if it is one."""
+    reference = resolve_base(base)
+    places = (home / "kernels", home / "images" / "refs.json")
+    match reference.kind:
+        case Kind.BUSYBOX:
+            return (*places, find_busybox())
+        case Kind.ARCHIVE:
+            return (*places, Path(reference.location))
+        case Kind.PODMAN:
+            return places
 
 
 def _boundary_paths(chosen: Runtime, files: VmmFiles, guest_kernel: Kernel) -> tuple[Path, ...]:

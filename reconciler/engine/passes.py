@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.engine import collecting, drift, journal, launching, records, slots, traces
+from reconciler.engine import collecting, drift, journal, launching, records, slots, traces, warming
 from reconciler.engine.home import disk_of, sandbox_directory
 from reconciler.engine.observe import Observation, observe
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
@@ -37,6 +37,25 @@ def run_pass(
 
     A sandbox's own failure is in the outcome and in the events, never raised.
     """
+    outcome = _run_pass(home, name, spec, source, folder, progress)
+    # Not under the sandbox's lock: `warmup` may take its time, and nothing else waits for it.
+    if spec is not None and isinstance(outcome, Done) and _warms(outcome):
+        warming.fill(home, spec, progress)
+    return outcome
+
+
+def _warms(done: Done) -> bool:
+    return any(action.kind is ActionKind.WARM for action in done.actions)
+
+
+def _run_pass(
+    home: Path,
+    name: str,
+    spec: Spec | None,
+    source: Path | None,
+    folder: str | None,
+    progress: Progress,
+) -> Outcome:
     with contextlib.ExitStack() as stack:
         try:
             lock = sandbox_directory(home, name) / "lock"
@@ -131,7 +150,18 @@ class _Work:
 
     def apply(self, action: Action, seen: Observation) -> None:
         """Do one action and record it."""
-        match action.kind:
+        if action.kind is ActionKind.WARM:
+            return  # after this pass, and told by whoever does it
+        if action.kind is ActionKind.DRAIN:
+            self._drain(seen, action.vm)
+        else:
+            self._act(action.kind, seen)
+        data = {"widening": list(action.widening)} if action.widening else {}
+        reason = _REASONS[action.kind]
+        journal.record(self._home, self._name, "Normal", reason, action.reason, **data)
+
+    def _act(self, kind: ActionKind, seen: Observation) -> None:
+        match kind:
             case ActionKind.REAP:
                 for stray in seen.strays:
                     traces.discard(self._home, stray)
@@ -153,10 +183,14 @@ class _Work:
                 self._start()
             case ActionKind.DESTROY:
                 self._end_standing(seen)
+                self._drain(seen, None)
                 destroy_records(self._home, self._name)
-        data = {"widening": list(action.widening)} if action.widening else {}
-        reason = _REASONS[action.kind]
-        journal.record(self._home, self._name, "Normal", reason, action.reason, **data)
+
+    def _drain(self, seen: Observation, vm: str | None) -> None:
+        """Take one waiting VM away, or all of them."""
+        for each in seen.waiting:
+            if vm in (None, each.vm.vm):
+                warming.end(self._home, each.vm)
 
     def _update(self, seen: Observation) -> None:
         spec = self._need_spec()
@@ -204,6 +238,7 @@ _REASONS = {
     ActionKind.STOP: "Stopped",
     ActionKind.REPLACE: "Replaced",
     ActionKind.DESTROY: "Destroyed",
+    ActionKind.DRAIN: "Drained",
 }
 
 
@@ -259,7 +294,7 @@ def _nothing_half_done(home: Path, name: str) -> Iterator[None]:
     except KeyboardInterrupt:
         me = identity.identify(os.getpid())
         for vm in records.vm_records(home, name):
-            if vm.owner == me if vm.kind == records.ONCE else not identity.runs(vm.identity):
+            if vm.owner == me if vm.kind != STANDING else not identity.runs(vm.identity):
                 traces.discard(home, vm)
         raise
 
@@ -268,5 +303,12 @@ def destroy_records(home: Path, name: str) -> None:
     """Forget a sandbox whose VMs are gone; its /data stays where it is. Twice is once."""
     directory = home / "sandboxes" / name
     slots.release(home, name)
-    for file in ("built.json", "drift.json", "status.json", "backoff.json", "record.json"):
+    for file in (
+        "built.json",
+        "drift.json",
+        "status.json",
+        "backoff.json",
+        "warm.json",
+        "record.json",
+    ):
         (directory / file).unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.boxfile.changes import Change, changes
 from reconciler.data import disk
+from reconciler.engine.warm import is_made_for
 
 if TYPE_CHECKING:
     from reconciler.engine.observe import Observation
@@ -25,6 +26,8 @@ class ActionKind(StrEnum):
     UPDATE = "update"
     DESTROY = "destroy"
     REAP = "reap"
+    WARM = "warm"
+    DRAIN = "drain"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Action:
     sandbox: str
     reason: str
     changes: tuple[Change, ...] = ()
+    vm: str = ""
+    """The VM to drain."""
 
     @property
     def widening(self) -> tuple[str, ...]:
@@ -58,12 +63,12 @@ def plan(spec: Spec | None, seen: Observation) -> tuple[Action, ...]:
     ]
     if spec is None:
         return (*actions, *_absent(seen))
-    return (*actions, *_present(spec, seen))
+    return (*actions, *_drained(spec, seen), *_present(spec, seen), *_warmed(spec, seen))
 
 
 def _absent(seen: Observation) -> list[Action]:
     record = seen.record
-    if record is None and seen.vm is None:
+    if record is None and seen.vm is None and not seen.waiting:
         return []
     if record is not None and record.spec.protect:
         return []
@@ -90,6 +95,39 @@ def _present(spec: Spec, seen: Observation) -> list[Action]:
     if spec.state == "built" and not (seen.built and old and old.vm_digest == spec.vm_digest):
         actions.append(Action(ActionKind.BUILD, name, "nothing is built for it yet"))
     return actions
+
+
+def _unfit(spec: Spec, seen: Observation) -> dict[str, str]:
+    """The waiting VMs that `spec` has no use for, by name, and why."""
+    unfit, fit = {}, 0
+    for each in seen.waiting:
+        why = each.fault
+        if not why and spec.state == "stopped":
+            why = "declared `state: stopped`"
+        elif not why and not is_made_for(spec, each.vm):
+            why = "it was made for another declaration"
+        elif not why and fit >= spec.warm:
+            why = f"declared `warm: {spec.warm}`"
+        if why:
+            unfit[each.vm.vm] = why
+        else:
+            fit += 1
+    return unfit
+
+
+def _drained(spec: Spec, seen: Observation) -> list[Action]:
+    return [
+        Action(ActionKind.DRAIN, seen.name, f"waiting VM {vm}: {why}", vm=vm)
+        for vm, why in _unfit(spec, seen).items()
+    ]
+
+
+def _warmed(spec: Spec, seen: Observation) -> list[Action]:
+    there = len(seen.waiting) - len(_unfit(spec, seen))
+    held_up = seen.warm_trouble is not None and seen.warm_trouble.spec == spec.digest
+    if spec.state == "stopped" or there >= spec.warm or held_up:
+        return []
+    return [Action(ActionKind.WARM, seen.name, f"{there} of {spec.warm} VMs wait for a command")]
 
 
 def _running(spec: Spec, seen: Observation) -> list[Action]:

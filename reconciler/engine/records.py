@@ -26,6 +26,9 @@ STANDING = "up"
 ONCE = "run"
 """Kind of a VM made for one command."""
 
+WARM = "warm"
+"""Kind of a VM that waits for such a command; it becomes one of kind ONCE when it is taken."""
+
 
 @dataclass(frozen=True)
 class SandboxRecord:
@@ -45,7 +48,8 @@ class SandboxRecord:
 
 @dataclass(frozen=True)
 class VmRecord:
-    """One VM. `identity` is None until its VMM is known to run; `owner` is a `run`'s command.
+    """One VM. `identity` is None until its VMM is known to run; `owner` is a `run`'s command, or
+    the process that gets a WARM one ready. `ready` says that it waits: it is paused.
 
     `spec` is what it was started from, `snapshot` names its state before anybody claimed it.
     `with_data` says whether it has, or is about to have, the sandbox's /data.
@@ -69,6 +73,7 @@ class VmRecord:
     user: str = ""
     started_at: str = ""
     with_data: bool = True
+    ready: bool = False
 
     def directory(self, home: Path) -> Path:
         """Where its sockets are."""

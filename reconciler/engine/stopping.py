@@ -18,11 +18,11 @@ _POWER_OFF_SECONDS = 10.0
 def stop_vm(home: Path, record: VmRecord, *, term_ms: int = _TERM_MS) -> bool:
     """End a VM: TERM to all in it, KILL after `term_ms`, /data written out, power off.
 
-    A guest that does not take part in time is killed. True when it ended in order. Nothing of the
-    VM is left either way.
+    A guest that does not take part in time is killed, and so is one without /data: nothing of it
+    stays. True when it ended in order. Nothing of the VM is left either way.
     """
     try:
-        return _ask(home, record, term_ms)
+        return record.with_data and _ask(home, record, term_ms)
     finally:
         traces.discard(home, record)
 

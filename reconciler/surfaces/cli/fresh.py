@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from reconciler.engine import holding, launching, records, traces
-from reconciler.engine.contact import contact_of
+from reconciler.engine import warm
+from reconciler.engine.contact import Contact, contact_of
 from reconciler.engine.home import open_home
-from reconciler.engine.records import ONCE, VmRecord
-from reconciler.engine.stopping import stop_vm
+from reconciler.errors import Busy
 from reconciler.linux import identity
-from reconciler.surfaces import declared
 from reconciler.surfaces.cli import asking, vm
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Parsed, Usage
 from reconciler.surfaces.cli.terminal import progress
 
+if TYPE_CHECKING:
+    from reconciler.engine.holding import DataHeld
+
+# What starts VMs is imported where one has to be started: most of the time of a `run` that takes a
+# waiting one would be spent on that.
 _DAY_SECONDS = 86_400
 _RUN_TERM_MS = 1000
 
@@ -29,8 +35,8 @@ def run(given: Parsed) -> int:
     with unwinding() as endings:
         try:
             try:
-                record = _fresh(home, parsed)
-                return vm.command(contact_of(home, record), parsed, endings)
+                machine = _waiting(home, parsed) or _fresh(home, parsed)
+                return vm.command(machine, parsed, endings)
             finally:
                 # A signal up to here, even in this call, still reaches the block below.
                 endings.ignore()
@@ -38,17 +44,39 @@ def run(given: Parsed) -> int:
             _end_own(home, parsed.name)
 
 
-def _fresh(home: Path, parsed: Parsed) -> VmRecord:
-    """Start a VM for the command, as soon as nobody has /data if we are to wait for that."""
-    show = progress(parsed.name)
+def _waiting(home: Path, parsed: Parsed) -> Contact | None:
+    """A VM that waits for such a command; None without one, or if we are to wait for /data."""
+    try:
+        taken = warm.take(home, parsed.name, with_data=not parsed.has("--no-data"))
+    except Busy:
+        if parsed.has("--wait"):
+            return None
+        raise
+    if taken is not None:
+        # For its end, while its command runs.
+        threading.Thread(target=importlib.import_module, args=["reconciler.engine.traces"]).start()
+    return taken
 
-    def start() -> VmRecord:
+
+def _fresh(home: Path, parsed: Parsed) -> Contact:
+    """Start a VM for the command, as soon as nobody has /data if we are to wait for that."""
+    from reconciler.engine import holding, launching
+    from reconciler.engine.records import ONCE
+    from reconciler.surfaces import declared
+
+    show = progress(parsed.name)
+    with_data = not parsed.has("--no-data")
+
+    def start() -> Contact:
         # After a wait too: what held /data may have lost its command, and the Boxfile may differ.
         _reap(home)
         spec, _, _ = declared.sandbox(home, parsed.name)
-        with_data = not parsed.has("--no-data")
-        return launching.start_vm(
-            home, spec, kind=ONCE, incarnation=0, with_data=with_data, progress=show
+        taken = warm.take(home, parsed.name, with_data=with_data)
+        return taken or contact_of(
+            home,
+            launching.start_vm(
+                home, spec, kind=ONCE, incarnation=0, with_data=with_data, progress=show
+            ),
         )
 
     seconds = _given_wait(parsed)
@@ -57,17 +85,32 @@ def _fresh(home: Path, parsed: Parsed) -> VmRecord:
     # Refused at once where it is no sandbox.
     declared.sandbox(home, parsed.name)
 
-    def waiting(held: holding.DataHeld) -> None:
+    def waiting(held: DataHeld) -> None:
         show(f"waiting for /data: {held.brief}")
 
     return holding.when_free(home, parsed.name, seconds, start, waiting)
 
 
 def _end_own(home: Path, name: str) -> None:
+    from reconciler.engine import records
+    from reconciler.engine.refilling import refill_in_background
+    from reconciler.engine.stopping import stop_vm
+
     me = identity.identify(os.getpid())
     for record in records.vm_records(home, name):
-        if record.kind == ONCE and record.owner == me:
+        if record.kind == records.ONCE and record.owner == me:
             stop_vm(home, record, term_ms=_RUN_TERM_MS)
+            if record.spec.warm:
+                refill_in_background(home, name)
+
+
+def _reap(home: Path) -> None:
+    """Take away VMs of `run` commands that were killed before they could."""
+    from reconciler.engine import records, traces
+
+    for record in records.vm_records(home):
+        if record.kind == records.ONCE and not identity.runs(record.owner):
+            traces.discard(home, record)
 
 
 def _given_wait(parsed: Parsed) -> float | None:
@@ -83,10 +126,3 @@ def _given_wait(parsed: Parsed) -> float | None:
     if not 0 < seconds <= _DAY_SECONDS:
         raise Usage(f"--wait takes seconds, more than 0 and at most {_DAY_SECONDS}, not {given!r}.")
     return seconds
-
-
-def _reap(home: Path) -> None:
-    """Take away VMs of `run` commands that were killed before they could."""
-    for record in records.vm_records(home):
-        if record.kind == ONCE and not identity.runs(record.owner):
-            traces.discard(home, record)
