@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.engine import records, traces
-from reconciler.linux import cgroups
+from reconciler.linux import cgroups, files
 
 REPO = Path(__file__).parent.parent
 BOX = REPO / "box"
@@ -130,6 +130,10 @@ class Live:
             if child.poll() is None:
                 child.kill()
             child.wait()
+        for lock in (self.home / "sandboxes").glob("*/warm.lock"):
+            # Whoever fills a pool in the background is done with it then.
+            with files.locked(lock, timeout_seconds=TIMEOUT_SECONDS):
+                pass
         for vm in records.vm_records(self.home):
             traces.discard(self.home, vm)
         paths = self.cgroups()

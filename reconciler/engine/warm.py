@@ -6,6 +6,7 @@ that was declared then: one of another declaration, or of files that have change
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -14,14 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 from reconciler.data import disk
 from reconciler.engine import contact
 from reconciler.engine.contact import Contact
-from reconciler.engine.home import disk_of, machine_id
+from reconciler.engine.home import disk_of, machine_id, sandbox_directory
 from reconciler.engine.stamp import stamp_of
 from reconciler.errors import BoxError, Busy
 from reconciler.guest import channel, protocol
 from reconciler.linux import files, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from reconciler.engine.records import VmRecord
     from reconciler.engine.spec import Spec
@@ -45,10 +46,12 @@ def take(home: Path, name: str, *, with_data: bool) -> Contact | None:
     wanted = _declared(home, name)
     if wanted is None or not wanted.get("warm"):
         return None
-    for path in sorted((home / "run").glob(f"{name}.*.json")):
+    vms = [path.name.removesuffix(".json") for path in (home / "run").glob(f"{name}.*.json")]
+    for vm in vms:
+        _reap(home, vm)
+    for vm in sorted(vms):
         if with_data:
             _check_data(home, name)
-        vm = path.name.removesuffix(".json")
         taken = _take(home, vm, wanted, with_data=with_data)
         if taken is not None:
             return taken
@@ -74,6 +77,17 @@ def locked(home: Path, vm: str) -> Any:  # noqa: ANN401 - a context manager of a
     return files.locked(home / "run" / vm / _LOCK, timeout_seconds=0)
 
 
+@contextlib.contextmanager
+def filling(home: Path, name: str) -> Iterator[int | None]:
+    """Be the only one that fills the pool of a sandbox, by an open file; None when another is."""
+    with contextlib.ExitStack() as stack:
+        lock = sandbox_directory(home, name) / "warm.lock"
+        fd = None
+        with contextlib.suppress(Busy):
+            fd = stack.enter_context(files.locked(lock, timeout_seconds=0))
+        yield fd
+
+
 def _declared(home: Path, name: str) -> dict[str, Any] | None:
     """The spec in force of a sandbox, as its record has it; None when only a full look can tell."""
     try:
@@ -91,6 +105,23 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
         return {key: each for key, each in value.items() if key not in _NOT_THE_VMS}
 
     return essence(one) == essence(other)
+
+
+def _reap(home: Path, vm: str) -> None:
+    """Take away the VM of a command that was killed before it could: it may have /data."""
+    try:
+        value = files.read_json(home / "run" / f"{vm}.json")
+        if value["kind"] != _ONCE or identity.runs(_process(value["owner"])):
+            return
+    except (OSError, files.BrokenFile, AttributeError, KeyError, TypeError, ValueError):
+        return
+    from reconciler.engine import traces
+
+    traces.discard_named(home, vm)
+
+
+def _process(value: dict[str, Any] | None) -> identity.ProcessIdentity | None:
+    return None if value is None else identity.ProcessIdentity.from_dict(value)
 
 
 def _take(home: Path, vm: str, wanted: dict[str, Any], *, with_data: bool) -> Contact | None:
@@ -126,7 +157,7 @@ def _waiting(home: Path, vm: str, wanted: dict[str, Any]) -> dict[str, Any] | No
         value = files.read_json(home / "run" / f"{vm}.json")
         if value["kind"] != _WARM or not value["ready"] or not _same(value["spec"], wanted):
             return None
-        who = identity.ProcessIdentity.from_dict(value["identity"])
+        who = _process(value["identity"])
         sources = files.read_json(home / "run" / vm / _SOURCES)
         fresh = sources["kernel"] == _own_kernel() and contact.same(sources["files"])
     except (OSError, files.BrokenFile, AttributeError, KeyError, TypeError, ValueError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -62,10 +61,15 @@ def fill(home: Path, spec: Spec, progress: Progress) -> None:
 
     A failure is not raised: `trouble` tells of it, and it keeps the next try waiting.
     """
+    with warm.filling(home, spec.name) as alone:
+        if alone is not None:
+            fill_alone(home, spec, progress)
+
+
+def fill_alone(home: Path, spec: Spec, progress: Progress) -> None:
+    """Do what `fill` does, for a caller that has `warm.filling`."""
     try:
-        with _filling(home, spec.name) as alone:
-            if alone:
-                _fill(home, spec, progress)
+        _fill(home, spec, progress)
     except (BoxError, OSError) as error:
         known = as_box_error(error)
         progress(f"no VM could be got ready to wait: {known.brief}")
@@ -84,19 +88,6 @@ def _fill(home: Path, spec: Spec, progress: Progress) -> None:
         progress("getting a VM ready to wait")
         _start(home, spec, progress)
     (sandbox_directory(home, spec.name) / _TROUBLE).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _filling(home: Path, name: str) -> Iterator[bool]:
-    with contextlib.ExitStack() as stack:
-        lock = sandbox_directory(home, name) / "warm.lock"
-        try:
-            stack.enter_context(files.locked(lock, timeout_seconds=0))
-        except Busy:
-            alone = False
-        else:
-            alone = True
-        yield alone
 
 
 def _start(home: Path, spec: Spec, progress: Progress) -> None:
