@@ -51,8 +51,8 @@ class Hand:
             _opened(self.disk, os.O_RDWR) as disk,
         ):
             qmp = Qmp(control, timeout_seconds=_SECONDS)
-            qemu.restore(qmp, source, timeout_seconds=_SECONDS)
-            qemu.attach_data(qmp, disk)
+            control.restore(qmp, source, timeout_seconds=_SECONDS)
+            control.attach_data(qmp, disk)
             qmp.execute("cont")
             with self._session() as session:
                 session.claim(_claim())

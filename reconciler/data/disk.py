@@ -5,15 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
-import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.boxfile import sizes
 from reconciler.errors import BoxError, Busy, Refused
-from reconciler.linux import files, process
 
 _MAKE_SECONDS = 120.0
 _F_OFD_GETLK = 36  # include/uapi/asm-generic/fcntl.h
@@ -35,10 +31,15 @@ def ensure_disk(path: Path, size_bytes: int) -> None:
     if size_of(path) is not None:
         _check_size(path, size_bytes)
         return
+    # What only this needs: a `run` that takes a waiting VM comes by here to see that /data is free.
+    import shutil
+
+    from reconciler.linux import files, process
+
     if shutil.disk_usage(path.parent).free < _RESERVE_BYTES:
         raise NoRoom(f"No room for a /data disk in {path.parent}.", hint="free some disk space")
     program = process.require_program("mke2fs", "e2fsprogs")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         _make(program, temporary, size_bytes)
         # A hard link rather than a rename: it never replaces a disk that somebody else made first.
@@ -60,6 +61,8 @@ def size_of(path: Path) -> int | None:
 
 def resize_refusal(found: int, wanted: int) -> Refused:
     """Why a disk of `found` bytes cannot become one of `wanted` bytes."""
+    from reconciler.boxfile import sizes
+
     change = "shrink" if wanted < found else "grow"
     away = "move the disk away to start with an empty one"
     with contextlib.suppress(ValueError):
@@ -72,6 +75,8 @@ def resize_refusal(found: int, wanted: int) -> Refused:
 
 
 def _make(program: Path, path: Path, size_bytes: int) -> None:
+    from reconciler.linux import process
+
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     try:

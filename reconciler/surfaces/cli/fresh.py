@@ -53,8 +53,8 @@ def _waiting(home: Path, parsed: Parsed) -> Contact | None:
             return None
         raise
     if taken is not None:
-        # For its end, while its command runs.
-        threading.Thread(target=importlib.import_module, args=["reconciler.engine.traces"]).start()
+        # While its command runs: the end of a VM takes most of what its start would.
+        threading.Thread(target=_load_end).start()
     return taken
 
 
@@ -89,6 +89,11 @@ def _fresh(home: Path, parsed: Parsed) -> Contact:
         show(f"waiting for /data: {held.brief}")
 
     return holding.when_free(home, parsed.name, seconds, start, waiting)
+
+
+def _load_end() -> None:
+    for module in ("records", "stopping", "refilling"):
+        importlib.import_module(f"reconciler.engine.{module}")
 
 
 def _end_own(home: Path, name: str) -> None:
