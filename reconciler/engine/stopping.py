@@ -35,7 +35,7 @@ def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:
             return False
         with (
             contextlib.suppress(BoxError),
-            channel.claim_port(record.directory(home), timeout_seconds=2.0) as sock,
+            channel.claim_port(record.directory(home), channel.PORTS, 2.0) as sock,
             channel.Session(sock, bytes.fromhex(record.token), 5.0) as session,
         ):
             session.shutdown(term_ms)

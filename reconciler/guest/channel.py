@@ -1,8 +1,8 @@
 """Taking a port of a VM, and a session with its agent.
 
-A VM has 16 ports, each a Unix socket `p<N>` in the VM's private directory. QEMU serves one client a
-socket, and a second one's connect succeeds and then waits silently; so a lock file `p<N>.lock` says
-who may connect. The kernel drops the lock with its holder.
+A VM has 16 ports, a small one fewer, each a Unix socket `p<N>` in the VM's private directory. QEMU
+serves one client a socket, and a second one's connect succeeds and then waits silently; so a lock
+file `p<N>.lock` says who may connect. The kernel drops the lock with its holder.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PORTS = range(16)
+# The first port is kept for what must get through when commands have taken all others: the end.
+COMMAND_PORTS = range(1, 16)
 _RETRY_SECONDS = 0.01
 _ANSWER_SECONDS = 10.0
 
@@ -47,7 +49,7 @@ class NoAnswer(BoxError):
 
 @contextlib.contextmanager
 def claim_port(
-    directory: Path, ports: Sequence[int] = PORTS, timeout_seconds: float = 60.0
+    directory: Path, ports: Sequence[int] = COMMAND_PORTS, timeout_seconds: float = 60.0
 ) -> Iterator[socket.socket]:
     """Take one of the VM's ports for this process and connect to it.
 

@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Busy, Missing
-from reconciler.guest.channel import NoAnswer, Session, claim_port
+from reconciler.guest.channel import PORTS, NoAnswer, Session, claim_port
 
 
 @pytest.fixture
 def vm_directory() -> Iterator[Path]:
-    """Yield a directory with two listening ports, at a path too long for a socket's address."""
+    """Yield a directory with three listening ports, at a path too long for a socket's address."""
     with tempfile.TemporaryDirectory() as short:
         directory = Path(short) / ("d" * 100)
         directory.mkdir()
         listeners = []
-        for port in range(2):
+        for port in range(3):
             listener = socket.socket(socket.AF_UNIX)
             fd = os.open(directory, os.O_PATH)
             listener.bind(f"/proc/self/fd/{fd}/p{port}")
@@ -44,9 +44,17 @@ def held_port(sock: socket.socket) -> str:
 
 def test_each_client_has_a_port_of_its_own(vm_directory: Path) -> None:
     with claim_port(vm_directory) as first, claim_port(vm_directory) as second:
-        assert (held_port(first), held_port(second)) == ("p0", "p1")
+        assert (held_port(first), held_port(second)) == ("p1", "p2")
     with claim_port(vm_directory) as again:
-        assert held_port(again) == "p0"
+        assert held_port(again) == "p1"
+
+
+def test_commands_leave_a_port_to_the_one_that_ends_them(vm_directory: Path) -> None:
+    with claim_port(vm_directory), claim_port(vm_directory):
+        with pytest.raises(Busy), claim_port(vm_directory, timeout_seconds=0):
+            pass
+        with claim_port(vm_directory, PORTS, timeout_seconds=0) as sock:
+            assert held_port(sock) == "p0"
 
 
 def test_only_the_given_ports_are_taken(vm_directory: Path) -> None:
