@@ -29,6 +29,7 @@ from reconciler.guest.protocol import (
     Size,
 )
 from reconciler.guest.sinks import Sink
+from reconciler.guest.sources import Source
 from reconciler.guest.transfer import RECEIVE_SIZE, Asides, ChannelClosed, Target, Transfer
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class Session:
         self._sock = sock
         self._decoder = Decoder(nonce)
         self._asides = Asides()
+        self._unsent = b""
         deadline = time.monotonic() + timeout_seconds
         try:
             self._send(token + nonce, deadline)
@@ -229,12 +231,20 @@ class Session:
                 sink = Sink(target)
                 stack.callback(sink.close)
                 sinks.append(sink)
-            transfer = Transfer(self._sock, self._decoder, self._asides, stdin, sinks)
-            return transfer.run(frame, request.timeout_ms)
+            source = None
+            if stdin is not None:
+                source = Source(stdin)
+                stack.callback(source.close)
+            transfer = Transfer(self._sock, self._decoder, self._asides, source, sinks)
+            end = transfer.run(self._unsent + frame, request.timeout_ms)
+            # It ended in the middle of its input: the agent still waits for the frame's rest.
+            self._unsent = transfer.unsent
+            return end
 
     def _ask(self, request: bytes, answer: int, timeout_seconds: float) -> bytes:
         deadline = time.monotonic() + timeout_seconds
-        self._send(request, deadline)
+        self._send(self._unsent + request, deadline)
+        self._unsent = b""
         return self._expect(answer, deadline)
 
     def _expect(self, kind: int, deadline: float) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -14,6 +15,7 @@ from reconciler.errors import BoxError
 from reconciler.guest import protocol
 from reconciler.guest.protocol import Decoder, Exit, Frame, ProtocolError
 from reconciler.guest.sinks import Sink
+from reconciler.guest.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,8 @@ _STDIN_PIECE = 1 << 15
 _SINK_LIMIT = 1 << 18
 # The guest enforces the time limit. One that is stopped, or lies, gets this much longer.
 _GRACE_SECONDS = 5.0
+# A time limit in milliseconds is more than poll takes.
+_LONGEST_WAIT_SECONDS = 3600.0
 _SIGKILL = 9
 
 Target = int | Callable[[bytes], object]
@@ -70,7 +74,7 @@ class Transfer:
         sock: socket.socket,
         decoder: Decoder,
         asides: Asides,
-        stdin: int | None,
+        stdin: Source | None,
         sinks: Sequence[Sink],
     ) -> None:
         self._sock = sock
@@ -83,57 +87,72 @@ class Transfer:
         self._started = False
         self._exit: Exit | None = None
 
+    @property
+    def unsent(self) -> bytes:
+        """What of the input's frames is still to be sent before anything else is."""
+        return bytes(self._out)
+
     def run(self, request: bytes, timeout_ms: int) -> Exit:
-        """Send the EXEC frame and move bytes until its EXIT came and all output is delivered."""
+        """Send the EXEC frame and move bytes until its EXIT came and all output is delivered.
+
+        A command that ended in time is delivered whole, however long our reader takes. One that
+        did not is given up some seconds after its limit, as `timeout` ends a command whose reader
+        has stopped: what nobody took by then is lost. When the guest breaks the rules or goes
+        away, what it said before is delivered first.
+        """
         self._sock.settimeout(0)
         self._out += request
         if self._stdin is None:
             self._out += protocol.encode_frame(protocol.STDIN_EOF)
         limit = time.monotonic() + timeout_ms / 1000 + _GRACE_SECONDS if timeout_ms else None
-        while self._exit is None or self._held_back():
-            events = self._poll(limit)
-            self._step(events)
-            if limit is not None and self._exit is None and self._overdue(limit):
-                self._exit = Exit(-1, _SIGKILL, timed_out=True)
-                self._sock.shutdown(socket.SHUT_RDWR)
+        try:
+            end = self._until_exit(limit)
+        except BoxError:
+            with contextlib.suppress(OSError):
+                self._deliver(limit)
+            raise
+        self._deliver(limit if end.timed_out else None)
         self._asides.take()
-        return self._exit
+        return end
 
-    def _held_back(self) -> bool:
-        """Whether it is our own reader that keeps the command's end from being seen."""
-        return any(sink.pending for sink in self._sinks.values())
+    def _until_exit(self, limit: float | None) -> Exit:
+        while True:
+            self._step(_wait(self._wanted(), limit))
+            if self._exit is not None:
+                return self._exit
+            if _is_past(limit):
+                self._sock.shutdown(socket.SHUT_RDWR)
+                return Exit(-1, _SIGKILL, timed_out=True)
 
-    def _overdue(self, limit: float) -> bool:
-        return not self._held_back() and time.monotonic() >= limit
+    def _deliver(self, limit: float | None) -> None:
+        """Have our readers take what is left, until `limit` at most."""
+        while wanted := self._waiting_sinks():
+            self._flush(_wait(wanted, limit))
+            if _is_past(limit):
+                return
 
-    def _poll(self, limit: float | None) -> dict[int, int]:
-        wanted: dict[int, int] = {self._asides.fd: select.POLLIN}
+    def _wanted(self) -> dict[int, int]:
+        wanted = self._waiting_sinks()
         sock = self._sock.fileno()
         if self._out:
             wanted[sock] = select.POLLOUT
-        full = any(sink.pending >= _SINK_LIMIT for sink in self._sinks.values())
-        if not full and self._exit is None:
+        if not any(sink.pending >= _SINK_LIMIT for sink in self._sinks.values()):
             wanted[sock] = wanted.get(sock, 0) | select.POLLIN
+        if len(self._out) < _STDIN_PIECE:
+            wanted[self._asides.fd] = select.POLLIN
         if self._stdin is not None and self._room():
-            wanted[self._stdin] = select.POLLIN
-        for sink in self._sinks.values():
-            if sink.pending:
-                wanted[sink.fd] = wanted.get(sink.fd, 0) | select.POLLOUT
-        poller = select.poll()
-        for fd, mask in wanted.items():
-            poller.register(fd, mask)
-        if limit is None or self._held_back():
-            return dict(poller.poll())
-        return dict(poller.poll(max(0.0, limit - time.monotonic()) * 1000 + 1))
+            wanted[self._stdin.fd] = wanted.get(self._stdin.fd, 0) | select.POLLIN
+        return wanted
+
+    def _waiting_sinks(self) -> dict[int, int]:
+        return {sink.fd: select.POLLOUT for sink in self._sinks.values() if sink.pending}
 
     def _step(self, events: dict[int, int]) -> None:
-        for sink in self._sinks.values():
-            if sink.pending and events.get(sink.fd, 0) & ~select.POLLIN:
-                sink.flush()
+        self._flush(events)
         if self._asides.fd in events:
             for frame in self._asides.take():
                 self._out += frame
-        if self._stdin is not None and events.get(self._stdin, 0) & ~select.POLLOUT:
+        if self._stdin is not None and events.get(self._stdin.fd, 0) & ~select.POLLOUT:
             self._read_stdin(self._stdin)
         ready = events.get(self._sock.fileno(), 0)
         if ready & (select.POLLIN | select.POLLHUP | select.POLLERR):
@@ -141,23 +160,25 @@ class Transfer:
         if self._out:
             self._send()
 
+    def _flush(self, events: dict[int, int]) -> None:
+        for sink in self._sinks.values():
+            if sink.pending and events.get(sink.fd, 0) & ~select.POLLIN:
+                sink.flush()
+
     def _room(self) -> int:
         """How many bytes of stdin may be read now."""
-        if self._exit is not None or len(self._out) >= _STDIN_PIECE:
+        if len(self._out) >= _STDIN_PIECE:
             return 0
         return min(_STDIN_PIECE, protocol.STDIN_WINDOW - self._unacknowledged)
 
-    def _read_stdin(self, fd: int) -> None:
-        try:
-            data = os.read(fd, self._room())
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""  # a closed descriptor, a terminal that is not ours: no input
+    def _read_stdin(self, stdin: Source) -> None:
+        room = self._room()
+        # None since poll, if a signal's frame took the last of it; nothing read is no end.
+        data = stdin.read(room) if room else None
         if data:
             self._out += protocol.encode_frame(protocol.STDIN, data)
             self._unacknowledged += len(data)
-        else:
+        elif data is not None:
             self._out += protocol.encode_frame(protocol.STDIN_EOF)
             self._stdin = None
 
@@ -203,6 +224,21 @@ class Transfer:
             raise ProtocolError(f"the guest's agent sent {protocol.NAMES[kind]} unasked")
 
     def _acknowledge(self, count: int) -> None:
-        if count > self._unacknowledged:
+        if not 0 < count <= self._unacknowledged:
             raise ProtocolError("the guest's agent acknowledged input that it was not sent")
         self._unacknowledged -= count
+
+
+def _is_past(limit: float | None) -> bool:
+    return limit is not None and time.monotonic() >= limit
+
+
+def _wait(wanted: dict[int, int], limit: float | None) -> dict[int, int]:
+    """Poll what is wanted, until `limit` at most; nothing when it is time to look again."""
+    poller = select.poll()
+    for fd, mask in wanted.items():
+        poller.register(fd, mask)
+    if limit is None:
+        return dict(poller.poll())
+    seconds = min(max(0.0, limit - time.monotonic()), _LONGEST_WAIT_SECONDS)
+    return dict(poller.poll(seconds * 1000 + 1))

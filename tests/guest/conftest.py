@@ -79,6 +79,17 @@ def session(claimed: socket.socket, token: bytes) -> Iterator[Session]:
         yield session
 
 
+@pytest.fixture(scope="module")
+def lasting_session(start_agent: AgentStarter) -> Iterator[Session]:
+    """Yield a session for many commands, one after the other."""
+    token = secrets.token_bytes(protocol.TOKEN_SIZE)
+    with start_agent() as sock:
+        with Session(sock, protocol.UNCLAIMED_TOKEN) as session:
+            session.claim(make_claim(token))
+        with Session(sock, token) as session:
+            yield session
+
+
 def make_claim(token: bytes) -> protocol.Claim:
     return protocol.Claim(
         token=token,
