@@ -276,7 +276,7 @@ def encode_exec(request: Exec) -> bytes:
     """The EXEC frame, its strings encoded as file names are. Raises Refused when too long."""
     argv, env = request.argv, request.env
     variables = [f"{name}={value}" for name, value in env.items()]
-    strings = [os.fsencode(word) for word in (request.cwd, request.user, *argv, *variables)]
+    strings = [_encoded(word) for word in (request.cwd, request.user, *argv, *variables)]
     if any(b"\0" in word for word in strings):
         raise Refused("a command, its directory and its environment cannot hold NUL bytes")
     if any(not name or "=" in name for name in env):
@@ -293,6 +293,13 @@ def encode_exec(request: Exec) -> bytes:
         details = f"{len(payload)} bytes, at most {EXEC_MAX}"
         raise Refused("command and environment are too long", details=details)
     return encode_frame(EXEC, payload)
+
+
+def _encoded(word: str) -> bytes:
+    try:
+        return os.fsencode(word)
+    except UnicodeEncodeError as error:
+        raise Refused("a command holds what is no character", details=repr(word)) from error
 
 
 def encode_resize(size: Size) -> bytes:
