@@ -41,12 +41,16 @@ def _shared(root_ids: None) -> Iterator[Live]:
 def vms(_shared: Live) -> Iterator[Live]:
     """A home whose kernel and snapshots are there already; no VM and no Boxfile left by others."""
     yield _shared
-    _shared.end()
-    for path in _shared.folder.iterdir():
+    emptied(_shared)
+
+
+def emptied(live: Live) -> None:
+    """Take away every VM, Boxfile and sandbox, but no snapshot, as `box destroy` would."""
+    live.end()
+    for path in live.folder.iterdir():
         path.unlink()
-    # Not by `box destroy`, which would take the snapshots along.
-    for path in (_shared.home / "sandboxes").iterdir():
-        passes.destroy_records(_shared.home, path.name)
+    for path in (live.home / "sandboxes").iterdir():
+        passes.destroy_records(live.home, path.name)
         shutil.rmtree(path)
 
 
