@@ -17,6 +17,7 @@ import pytest
 from reconciler.guest import protocol
 from reconciler.guest.build import find_agent
 from reconciler.guest.channel import Session
+from tests.guest.tcp_agent import TcpAgent, listening_agent
 
 AgentStarter = Callable[..., contextlib.AbstractContextManager[socket.socket]]
 
@@ -104,3 +105,17 @@ def make_claim(token: bytes) -> protocol.Claim:
 @pytest.fixture
 def claim(token: bytes) -> protocol.Claim:
     return make_claim(token)
+
+
+@pytest.fixture(scope="module")
+def tcp(agent_binary: Path) -> Iterator[TcpAgent]:
+    """Yield an agent that listens, for all tests of a module."""
+    with listening_agent(agent_binary) as agent:
+        yield agent
+
+
+@pytest.fixture
+def fresh_tcp(agent_binary: Path) -> Iterator[TcpAgent]:
+    """Yield one for a test that changes its token or counts what it holds."""
+    with listening_agent(agent_binary) as agent:
+        yield agent

@@ -69,6 +69,14 @@ static void raise_limits(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 }
 
+static void open_groups(void)
+{
+	AUTO_CLOSE int directory = open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (directory < 0 || groups_open(directory) < 0)
+		power_fail("cannot make cgroups");
+}
+
 void boot(void)
 {
 	check_initrd();
@@ -78,8 +86,7 @@ void boot(void)
 	devices_load();
 	devices_wait();
 	root_enter();
-	if (groups_open() < 0)
-		power_fail("cannot make cgroups");
+	open_groups();
 	if (claim_open() < 0)
 		power_fail("/dev/urandom");
 	if (terminal_prepare() < 0)

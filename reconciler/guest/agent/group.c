@@ -7,33 +7,31 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#define CGROUPS "/sys/fs/cgroup"
 #define KILL_PASSES 1000
 
 static int procs_fds[PORT_COUNT];
 static int kill_fds[PORT_COUNT];
 static int descendants_fd = -1;
 
-int groups_open(void)
+int groups_open(int directory)
 {
 	char path[64];
 
 	for (size_t i = 0; i < PORT_COUNT; i++) {
-		snprintf(path, sizeof(path), CGROUPS "/box.%zu", i);
-		if (mkdir(path, 0755) < 0 && errno != EEXIST)
+		snprintf(path, sizeof(path), "box.%zu", i);
+		if (mkdirat(directory, path, 0755) < 0 && errno != EEXIST)
 			return -1;
-		snprintf(path, sizeof(path), CGROUPS "/box.%zu/cgroup.procs", i);
-		procs_fds[i] = open(path, O_RDWR | O_CLOEXEC);
+		snprintf(path, sizeof(path), "box.%zu/cgroup.procs", i);
+		procs_fds[i] = openat(directory, path, O_RDWR | O_CLOEXEC);
 		if (procs_fds[i] < 0)
 			return -1;
 		/* Linux 5.14; before it, kill_listed() does. */
-		snprintf(path, sizeof(path), CGROUPS "/box.%zu/cgroup.kill", i);
-		kill_fds[i] = open(path, O_WRONLY | O_CLOEXEC);
+		snprintf(path, sizeof(path), "box.%zu/cgroup.kill", i);
+		kill_fds[i] = openat(directory, path, O_WRONLY | O_CLOEXEC);
 	}
 	return 0;
 }
@@ -46,7 +44,12 @@ int groups_use_descendants(void)
 	descendants_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (descendants_fd < 0)
 		return -1;
-	return prctl(PR_SET_CHILD_SUBREAPER, 1);
+	return 0;
+}
+
+bool groups_shared(void)
+{
+	return descendants_fd >= 0;
 }
 
 int group_join(size_t port)

@@ -28,7 +28,7 @@ void port_add(int fd)
 
 	port->index = port_count++;
 	port->fd = fd;
-	port->may_read = port->may_write = true;
+	port->may_read = port->may_write = fd >= 0;
 	for (int i = 0; i < PIPE_COUNT; i++)
 		port->command.pipes[i] = -1;
 }
@@ -58,8 +58,8 @@ static void scan(struct port *port)
 {
 	size_t past;
 
-	while ((past = token_scan(&port->matched, port->in + port->in_scanned,
-				  port->in_end - port->in_scanned))) {
+	while (!port->single && (past = token_scan(&port->matched, port->in + port->in_scanned,
+						   port->in_end - port->in_scanned))) {
 		command_abandon(port);
 		port->in_scanned += past;
 		port->in_start = port->in_scanned;
@@ -69,17 +69,22 @@ static void scan(struct port *port)
 	port->in_scanned = port->in_end;
 }
 
+void port_begin(struct port *port, const uint8_t nonce[NONCE_SIZE])
+{
+	port->state = SESSION_OPEN;
+	output_bytes(port, nonce, NONCE_SIZE);
+	request_greet(port);
+}
+
 /* Starts the session once its nonce is there; false: not yet. */
 static bool begin(struct port *port, int64_t now)
 {
 	if (port->in_end - port->in_start < NONCE_SIZE)
 		return false;
-	port->state = SESSION_OPEN;
 	/* A hang-up from before is the old client's, or this one's connection is not announced yet. */
 	if (port->hung_up_at)
 		port->hung_up_at = now;
-	output_bytes(port, port->in + port->in_start, NONCE_SIZE);
-	request_greet(port);
+	port_begin(port, port->in + port->in_start);
 	port->in_start += NONCE_SIZE;
 	return true;
 }

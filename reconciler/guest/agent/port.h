@@ -1,4 +1,4 @@
-/* One virtio-serial port: its stream, its session, the session's command. */
+/* One port: its stream, its session, the session's command. A virtio-serial port, or a connection. */
 #ifndef BOX_PORT_H
 #define BOX_PORT_H
 
@@ -53,11 +53,13 @@ struct command {
 };
 
 struct port {
-	int fd;
+	int fd; /* -1: a place for a connection */
 	size_t index;
 	/* Edge triggered: true until the port says otherwise. */
 	bool may_read, may_write;
 	bool gone;	     /* a socket at its end; a virtio port comes back */
+	bool single;	     /* a connection: it ends with its session, and no second one begins in it */
+	int64_t close_at;    /* of a connection whose session is over; 0: it is not */
 	int64_t hung_up_at;  /* 0: connected, as far as we know */
 	enum session_state state;
 	uint8_t matched; /* how much of the token the input ends with */
@@ -73,6 +75,9 @@ extern size_t port_count;
 
 /* Adds a port that speaks through fd, which becomes the agent's. */
 void port_add(int fd);
+
+/* Starts a session whose token and nonce have come. */
+void port_begin(struct port *port, const uint8_t nonce[NONCE_SIZE]);
 
 /* Reads what came, at most one buffer full, and acts on it. */
 void port_read(struct port *port, int64_t now);

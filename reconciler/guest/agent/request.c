@@ -46,6 +46,12 @@ void request_describe_kernel(void)
 	describe(boot_id);
 }
 
+void request_claim_at_start(const uint8_t *token)
+{
+	token_set(token);
+	claimed = true;
+}
+
 int64_t request_shutdown_deadline(void)
 {
 	return shutdown_deadline;
@@ -104,6 +110,15 @@ static void handle_claim(struct port *port, const uint8_t *payload, size_t size)
 	reply(port, REP_CLAIMED, NULL, 0);
 }
 
+static bool another_runs(const struct port *port)
+{
+	for (size_t i = 0; i < port_count; i++) {
+		if (&ports[i] != port && ports[i].command.state != COMMAND_NONE)
+			return true;
+	}
+	return false;
+}
+
 static void handle_exec(struct port *port, const uint8_t *payload, size_t size, int64_t now)
 {
 	struct exec_request request;
@@ -121,6 +136,8 @@ static void handle_exec(struct port *port, const uint8_t *payload, size_t size, 
 		port_fail(port, EPERM, "EXEC before CLAIM");
 	} else if (port->command.state != COMMAND_NONE) {
 		port_fail(port, EBUSY, "EXEC while a command runs");
+	} else if (groups_shared() && another_runs(port)) {
+		port_fail(port, EBUSY, "EXEC while another session's command runs: there is no cgroup");
 	} else if (shutdown_deadline) {
 		port_fail(port, ESHUTDOWN, "EXEC at shutdown");
 	} else {

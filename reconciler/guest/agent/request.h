@@ -7,6 +7,9 @@
 /* Reads what READY says of the kernel: once, while /proc can be read. */
 void request_describe_kernel(void);
 
+/* The agent is claimed from its start, with a token of which only its starter knows. */
+void request_claim_at_start(const uint8_t *token);
+
 /* Sends READY. */
 void request_greet(struct port *port);
 

@@ -1,6 +1,8 @@
 #include "serve.h"
 
 #include "command.h"
+#include "connection.h"
+#include "listen.h"
 #include "output.h"
 #include "power.h"
 #include "request.h"
@@ -14,7 +16,7 @@
 
 /* How long the last answers may take to leave once nothing runs any more. */
 #define FLUSH_MS 500
-#define POLL_COUNT (2 + PORT_COUNT * PIPE_COUNT)
+#define POLL_COUNT (2 + LISTEN_POLLS + PORT_COUNT * PIPE_COUNT)
 
 static enum { ASKED, TERM_SENT, KILL_SENT } stage; /* of a shutdown */
 static int child_fd = -1;
@@ -35,11 +37,17 @@ void serve_prepare(void)
 }
 
 /* Edge triggered, because a virtio port without a client reports POLLHUP for ever. */
+bool serve_watch(const struct port *port)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u64 = port->index };
+
+	return epoll_ctl(port_events_fd, EPOLL_CTL_ADD, port->fd, &event) == 0;
+}
+
 static void watch_ports(void)
 {
 	for (size_t i = 0; i < port_count; i++) {
-		struct epoll_event event = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u64 = i };
-		if (epoll_ctl(port_events_fd, EPOLL_CTL_ADD, ports[i].fd, &event) < 0)
+		if (ports[i].fd >= 0 && !serve_watch(&ports[i]))
 			power_fail("cannot watch a port");
 	}
 }
@@ -51,6 +59,8 @@ static void take_port_events(int64_t now)
 
 	for (int i = 0; i < count; i++) {
 		struct port *port = &ports[events[i].data.u64];
+		if (port->fd < 0)
+			continue; /* a child that has just been forked keeps the closed connection */
 		port->may_read = port->may_write = true;
 		port_note_hangup(port, events[i].events & EPOLLHUP, now);
 	}
@@ -70,14 +80,15 @@ static int64_t shutdown_wakeup(void)
 	return stage == KILL_SENT ? deadline + FLUSH_MS : deadline;
 }
 
-static int64_t next_wakeup(void)
+static int64_t next_wakeup(int64_t now)
 {
-	int64_t at = shutdown_wakeup();
+	int64_t at = earlier(shutdown_wakeup(), listen_wakeup(now));
 
 	for (size_t i = 0; i < port_count; i++) {
 		if (ports[i].may_read)
 			return 0;
 		at = earlier(at, earlier(command_wakeup(&ports[i]), port_wakeup(&ports[i])));
+		at = earlier(at, connection_wakeup(&ports[i]));
 	}
 	return at;
 }
@@ -89,13 +100,15 @@ static void wait_for_events(void)
 		{ .fd = child_fd, .events = POLLIN },
 	};
 	struct signalfd_siginfo info;
-	int64_t at = next_wakeup();
 	int64_t now = now_ms();
-	size_t count = 2;
+	int64_t at = next_wakeup(now);
+	struct pollfd *listening = polls + 2;
+	size_t count = 2 + LISTEN_POLLS;
 	int timeout = -1;
 
 	if (at != INT64_MAX)
 		timeout = (int)earlier(at > now ? at - now : 0, INT_MAX);
+	listen_polls(listening, now);
 	for (size_t i = 0; i < port_count; i++)
 		count += command_polls(&ports[i], polls + count);
 	if (poll(polls, count, timeout) < 0)
@@ -103,6 +116,7 @@ static void wait_for_events(void)
 	now = now_ms();
 	if (polls[0].revents)
 		take_port_events(now);
+	listen_step(listening, now);
 	if (!polls[1].revents)
 		return;
 	while (read_some(child_fd, &info, sizeof(info)) > 0)
@@ -120,6 +134,7 @@ static void step_ports(int64_t now)
 		output_flush(port);
 		command_step(port, now);
 		output_flush(port);
+		connection_step(port, now);
 	}
 }
 

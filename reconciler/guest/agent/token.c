@@ -48,3 +48,13 @@ size_t token_scan(uint8_t *matched, const uint8_t *data, size_t size)
 	*matched = length;
 	return 0;
 }
+
+bool token_equals(const uint8_t bytes[TOKEN_SIZE])
+{
+	/* Volatile, or the compiler may leave the loop at the first difference. */
+	volatile uint8_t difference = 0;
+
+	for (size_t i = 0; i < TOKEN_SIZE; i++)
+		difference = (uint8_t)(difference | (bytes[i] ^ current[i]));
+	return difference == 0;
+}

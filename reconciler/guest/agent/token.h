@@ -2,6 +2,7 @@
 #ifndef BOX_TOKEN_H
 #define BOX_TOKEN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,5 +19,8 @@ void token_set(const uint8_t token[TOKEN_SIZE]);
  * stream ends with so far, kept by the caller from call to call. Returns the index just past the
  * first complete token (and sets *matched to 0), or 0 when there is none. */
 size_t token_scan(uint8_t *matched, const uint8_t *data, size_t size);
+
+/* Whether these bytes are the token, in a time that does not tell how many of them are right. */
+bool token_equals(const uint8_t bytes[TOKEN_SIZE]);
 
 #endif
