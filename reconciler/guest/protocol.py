@@ -66,6 +66,7 @@ _BOUNDS = {
 _CLAIM_MOUNT_DATA = 1
 _EXEC_TERMINAL = 1
 _EXIT_TIMED_OUT = 1
+_EXIT_TRUNCATED = 2
 _SIGNALS = 64
 _READY_STRINGS = 5
 
@@ -97,11 +98,15 @@ class Ready(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """How a command ended: `code` 0-255, or -1 when signal `signo` ended it (0: none)."""
+    """How a command ended: `code` 0-255, or -1 when signal `signo` ended it (0: none).
+
+    `truncated`: something that it started held its output open beyond its end and was cut off.
+    """
 
     code: int
     signo: int
     timed_out: bool
+    truncated: bool = False
 
 
 def exit_status(end: Exit) -> int:
@@ -184,10 +189,10 @@ def decode_exit(payload: bytes) -> Exit:
     code, signo, flags = struct.unpack("<iII", payload)
     by_signal = code == -1 and 1 <= signo <= _SIGNALS
     by_itself = 0 <= code <= 255 and signo == 0
-    if not (by_signal or by_itself) or flags & ~_EXIT_TIMED_OUT:
+    if not (by_signal or by_itself) or flags & ~(_EXIT_TIMED_OUT | _EXIT_TRUNCATED):
         details = f"code {code}, signal {signo}, flags {flags}"
         raise ProtocolError("the guest's agent sent an impossible exit", details=details)
-    return Exit(code, signo, bool(flags & _EXIT_TIMED_OUT))
+    return Exit(code, signo, bool(flags & _EXIT_TIMED_OUT), bool(flags & _EXIT_TRUNCATED))
 
 
 def decode_number(payload: bytes) -> int:

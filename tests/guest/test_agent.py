@@ -345,7 +345,8 @@ def test_shutdown_lets_commands_end_themselves(start_agent: AgentStarter, claim:
         sock.sendall(protocol.encode_frame(protocol.SHUTDOWN, struct.pack("<I", 5000)))
         assert next_frame(sock, decoder).type == protocol.SHUTTING_DOWN
         assert next_frame(sock, decoder) == (protocol.STDOUT, b"bye\n")
-        assert next_frame(sock, decoder) == (protocol.EXIT, struct.pack("<iII", 3, 0, 0))
+        # Its own child held the output open: flag 2.
+        assert next_frame(sock, decoder) == (protocol.EXIT, struct.pack("<iII", 3, 0, 2))
         assert sock.recv(1) == b""
 
 

@@ -1,11 +1,11 @@
 #include "command.h"
 
 #include "output.h"
+#include "streams.h"
 #include "sys.h"
 #include "terminal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -13,46 +13,6 @@
 
 #define DRAIN_MS 250
 #define ACK_BATCH 32768
-
-static void close_pipes(int pipes[PIPE_COUNT])
-{
-	for (int i = 0; i < PIPE_COUNT; i++)
-		close_fd(&pipes[i]);
-}
-
-/* Our ends are non-blocking, the child's are not. */
-static int open_pipes(int ours[PIPE_COUNT], int theirs[PIPE_COUNT])
-{
-	for (int i = 0; i < PIPE_COUNT; i++) {
-		int ends[2];
-		if (pipe2(ends, O_CLOEXEC) < 0)
-			return -1;
-		ours[i] = ends[i == PIPE_IN];
-		theirs[i] = ends[i != PIPE_IN];
-		if (fcntl(ours[i], F_SETFL, O_NONBLOCK) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-/* A terminal is one file: what reads and writes it are copies of its descriptor. */
-static int open_terminal(const struct exec_request *request, int ours[PIPE_COUNT],
-			 int theirs[PIPE_COUNT])
-{
-	if (terminal_open(&ours[PIPE_IN], &theirs[PIPE_IN], request->rows, request->columns) < 0)
-		return -1;
-	ours[PIPE_OUT] = fcntl(ours[PIPE_IN], F_DUPFD_CLOEXEC, 0);
-	theirs[PIPE_OUT] = fcntl(theirs[PIPE_IN], F_DUPFD_CLOEXEC, 0);
-	theirs[PIPE_ERR] = fcntl(theirs[PIPE_IN], F_DUPFD_CLOEXEC, 0);
-	return ours[PIPE_OUT] < 0 || theirs[PIPE_OUT] < 0 || theirs[PIPE_ERR] < 0 ? -1 : 0;
-}
-
-static int open_stdio(const struct exec_request *request, int ours[PIPE_COUNT], int theirs[PIPE_COUNT])
-{
-	if (request->flags & EXEC_TERMINAL)
-		return open_terminal(request, ours, theirs);
-	return open_pipes(ours, theirs);
-}
 
 int command_start(struct port *port, const struct exec_request *request, int64_t now)
 {
@@ -62,20 +22,21 @@ int command_start(struct port *port, const struct exec_request *request, int64_t
 
 	command->ring_start = command->ring_length = 0;
 	command->unacknowledged = 0;
-	command->stdin_ended = command->end_typed = command->timed_out = false;
+	command->stdin_ended = command->end_typed = false;
+	command->timed_out = command->truncated = false;
 	command->has_terminal = request->flags & EXEC_TERMINAL;
 	command->pid = -1;
-	if (open_stdio(request, command->pipes, theirs) == 0)
+	if (streams_open(request, command->pipes, theirs) == 0)
 		command->pid = fork();
 	if (command->pid == 0)
 		child_run(request, port->index, theirs);
 	if (command->pid < 0) {
 		int error = errno;
-		close_pipes(theirs);
-		close_pipes(command->pipes);
+		streams_close(theirs);
+		streams_close(command->pipes);
 		return error;
 	}
-	close_pipes(theirs);
+	streams_close(theirs);
 	command->state = COMMAND_RUNNING;
 	command->kill_at = request->timeout_ms ? now + request->timeout_ms : 0;
 	put_u32(started, (uint32_t)command->pid);
@@ -234,6 +195,10 @@ static void end_group(struct port *port)
 {
 	struct command *command = &port->command;
 
+	for (int which = PIPE_OUT; which <= PIPE_ERR; which++) {
+		if (command->pipes[which] >= 0 && stream_is_held(command->pipes[which]))
+			command->truncated = true;
+	}
 	group_kill(port->index);
 	for (int which = PIPE_OUT; which <= PIPE_ERR; which++) {
 		int held = 0;
@@ -255,10 +220,11 @@ static void send_exit(struct port *port)
 
 	put_u32(payload, signalled ? UINT32_MAX : (uint32_t)WEXITSTATUS(command->status));
 	put_u32(payload + 4, signalled ? (uint32_t)WTERMSIG(command->status) : 0);
-	put_u32(payload + 8, command->timed_out ? EXIT_TIMED_OUT : 0);
+	put_u32(payload + 8, (command->timed_out ? EXIT_TIMED_OUT : 0) |
+				     (command->truncated ? EXIT_TRUNCATED : 0));
 	if (!output_frame(port, REP_EXIT, payload, sizeof(payload)))
 		return; /* again, when the buffer has drained */
-	close_pipes(command->pipes);
+	streams_close(command->pipes);
 	command->state = COMMAND_NONE;
 }
 
@@ -292,7 +258,7 @@ void command_abandon(struct port *port)
 
 	if (command->state == COMMAND_NONE)
 		return;
-	close_pipes(command->pipes);
+	streams_close(command->pipes);
 	command->state = COMMAND_NONE;
 	group_kill(port->index);
 }

@@ -38,6 +38,7 @@ struct command {
 	pid_t pid;
 	int status; /* of wait, once the leader is gone */
 	bool timed_out;
+	bool truncated; /* its output was still open when reading it ended */
 	bool has_terminal; /* both its input and its output are the master then */
 	bool stdin_ended;
 	bool end_typed; /* on the terminal */

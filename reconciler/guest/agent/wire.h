@@ -46,6 +46,7 @@ enum reply {
 #define EXEC_OWN 4
 #define EXEC_FLAGS (EXEC_TERMINAL | EXEC_LOGIN | EXEC_OWN)
 #define EXIT_TIMED_OUT 1
+#define EXIT_TRUNCATED 2
 
 uint16_t get_u16(const uint8_t *bytes);
 uint32_t get_u32(const uint8_t *bytes);
