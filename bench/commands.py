@@ -223,7 +223,7 @@ def _timed_together(argv: list[str | Path]) -> float:
 
 @contextlib.contextmanager
 def _private_home() -> Iterator[Path]:
-    """A home in which `web` is up, `warm` has VMs that wait and `cold` is built; gone afterwards."""
+    """A home: `web` is up, `warm` has VMs that wait, `cold` is built. Gone afterwards."""
     top = Path(tempfile.mkdtemp(prefix="box-bench."))
     os.environ["BOX_HOME"] = str(top / "home")
     os.environ["BOX_DESIRED"] = str(top / "desired")
