@@ -59,6 +59,10 @@ def sync(survey: Survey, results: Sequence[Converged], output: Format) -> None:
     table(("SANDBOX", "DONE", "STATE", "CONFINED", "WHY"), (_sync_row(each) for each in results))
 
 
+# Conditions that say why something is not as it should be.
+_TOLD = frozenset({"Ready", "Stalled", "DeletionHeld", "Warm"})
+
+
 def _sync_row(result: Converged) -> tuple[object, ...]:
     ready = result.status.condition("Ready")
     if ready is not None and ready.status != "True":
@@ -125,7 +129,7 @@ def _status_row(sandbox: SandboxReport) -> tuple[object, ...]:
     reasons = [
         f"{each.reason}: {each.message}" if each.message else each.reason
         for each in found.values()
-        if each.type in {"Ready", "Stalled", "DeletionHeld"} and each.reason != "Converged"
+        if each.type in _TOLD and each.reason not in {"Converged", "Filled"}
     ]
     if not reasons and found["Accepted"].status != "True":
         reasons = [found["Accepted"].reason]
