@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.guest.channel import Session, claim_port
 from tests.live import Live, until
 
 pytestmark = [pytest.mark.vm, pytest.mark.root]
@@ -119,6 +120,22 @@ def test_a_gibibyte_passes_whole_and_in_constant_memory(web: Live) -> None:
     assert all(before)
     growth = [new - old for new, old in zip(after, before, strict=True)]
     assert max(growth) < GROWTH_KIB, (before, after)
+
+
+def test_many_small_pieces_go_together_and_commands_run_as_usual(web: Live) -> None:
+    """The agent does not interrupt a command for each write, and is not inherited from."""
+    pieces: list[int] = []
+    vm = web.vm("web")
+    token = bytes.fromhex(vm.token)
+    with claim_port(vm.directory(web.home)) as sock, Session(sock, token) as session:
+        command = ["dd", "if=/dev/zero", "bs=512", "count=8192"]
+        session.exec(command, {}, stdin=None, stdout=lambda data: pieces.append(len(data)),
+                     stderr=lambda _: None)  # fmt: skip
+    assert sum(pieces) == 4 * MIB
+    assert len(pieces) < 8192 / 8
+    stat = web.box("exec", "web", "--", "cat", "/proc/self/stat").stdout.split()
+    nice, policy = int(stat[18]), int(stat[40])
+    assert (nice, policy) == (0, os.SCHED_OTHER)
 
 
 def test_who_does_not_read_holds_up_nobody_and_leaves_nothing(web: Live) -> None:

@@ -179,6 +179,7 @@ _Noreturn void child_run(const struct exec_request *request, size_t port, const 
 
 	setsid();
 	setpriority(PRIO_PROCESS, 0, 0);
+	set_policy(SCHED_OTHER);
 	take_stdio(stdio);
 	reset_signals();
 	if (has_terminal && terminal_take(STDIN_FILENO) < 0)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 int64_t now_ms(void)
@@ -11,6 +12,13 @@ int64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void set_policy(int policy)
+{
+	const struct sched_param none = { 0 };
+
+	syscall(SYS_sched_setscheduler, 0, policy, &none);
 }
 
 ssize_t read_some(int fd, void *buffer, size_t size)

@@ -3,6 +3,7 @@
 #ifndef BOX_SYS_H
 #define BOX_SYS_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,9 @@ static inline size_t min_size(size_t a, size_t b)
 /* Milliseconds of CLOCK_MONOTONIC: it stands still while the VM is stopped, and CLAIM's setting of
  * the wall clock does not move it. */
 int64_t now_ms(void);
+
+/* Makes this process SCHED_BATCH or SCHED_OTHER; musl's own function for it does nothing. */
+void set_policy(int policy);
 
 ssize_t read_some(int fd, void *buffer, size_t size);
 ssize_t write_some(int fd, const void *buffer, size_t size);
