@@ -21,6 +21,12 @@ from reconciler.surfaces.cli.terminal import progress
 Output = Annotated[
     Literal["text", "json"], typer.Option("--output", "-o", help="How to print: text or json.")
 ]
+Result = Annotated[
+    Literal["text", "json"],
+    typer.Option(
+        "--output", "-o", help="json: its output and end as one object; text: its output as it is."
+    ),
+]
 Name = Annotated[str, typer.Argument(help="The sandbox: its Boxfile's name.")]
 
 _COLUMNS = ("running", "built", "isolation", "incarnation", "source")
@@ -178,6 +184,7 @@ def run(
     timeout: Timeout = None,
     interactive: Interactive = False,
     tty: Tty = False,
+    output: Result = "text",
     no_data: NoData = False,
     wait: Wait = None,
 ) -> None:
@@ -195,6 +202,7 @@ def execute(
     timeout: Timeout = None,
     interactive: Interactive = False,
     tty: Tty = False,
+    output: Result = "text",
 ) -> None:
     """Run one command in the running VM of NAME: box exec NAME -- CMD..."""
 

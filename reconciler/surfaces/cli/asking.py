@@ -14,6 +14,7 @@ from reconciler.surfaces.cli.options import Parsed, Usage
 COMMAND_OPTIONS = {"--env": True, "-e": True, "--workdir": True, "-w": True, "--user": True,
                    "-u": True, "--timeout": True, "-i": False, "--interactive": False}  # fmt: skip
 TERMINAL_OPTIONS = {"-t": False, "--tty": False}
+OUTPUT_OPTIONS = {"-o": True, "--output": True}
 
 
 def checked(parsed: Parsed, verb: str) -> Parsed:
@@ -21,6 +22,8 @@ def checked(parsed: Parsed, verb: str) -> Parsed:
     check_name(parsed.name)
     if not parsed.command:
         raise Usage("Which command?", hint=f"box {verb} {parsed.name} -- COMMAND")
+    if wants_json(parsed) and _asks_terminal(parsed):
+        raise Usage("-o json keeps what the command writes, and -t shows it: one of the two.")
     if _asks_terminal(parsed) and not os.isatty(0):
         hint = "leave -t out, or run it from a terminal"
         raise Usage("-t needs a terminal, and standard input is none.", hint=hint)
@@ -64,6 +67,14 @@ def _own_directory(vm: Contact, shell: bool) -> str | None:  # noqa: FBT001
 def wants_terminal(parsed: Parsed) -> bool:
     """Whether the command gets a terminal: with -t, and a shell where we are in one."""
     return os.isatty(0) if not parsed.command else _asks_terminal(parsed)
+
+
+def wants_json(parsed: Parsed) -> bool:
+    """Whether the command's end is to be one JSON object. Raises Usage for another format."""
+    output = either(parsed, "--output", "-o")
+    if output not in (None, "text", "json"):
+        raise Usage(f"--output takes text or json, not {output!r}.")
+    return output == "json"
 
 
 def wants_stdin(parsed: Parsed) -> bool:

@@ -23,7 +23,6 @@ from reconciler.surfaces.cli.terminal import tell
 _IN_GUEST = re.compile(r"([^/:]+):(.*)", re.DOTALL)
 _STREAM = "-"
 _SAID_LIMIT_BYTES = 1 << 16
-_TIMED_OUT = 124
 _FAILED = 1
 
 
@@ -132,8 +131,7 @@ class _Copy:
                 said.tell()
         if end.timed_out:
             tell("box: the copy took too long and was ended")
-            return _TIMED_OUT
-        return protocol.exit_status(end)
+        return commands.exit_code(end)
 
 
 class _Said:

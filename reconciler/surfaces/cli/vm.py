@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from reconciler.engine import contact
+from reconciler.engine import commands, contact
 from reconciler.engine.contact import Contact
 from reconciler.engine.home import open_home
 from reconciler.guest import channel, protocol
 from reconciler.surfaces.cli import asking
-from reconciler.surfaces.cli.asking import COMMAND_OPTIONS, TERMINAL_OPTIONS
+from reconciler.surfaces.cli.asking import COMMAND_OPTIONS, OUTPUT_OPTIONS, TERMINAL_OPTIONS
 from reconciler.surfaces.cli.endings import Endings, unwinding
 from reconciler.surfaces.cli.options import Parsed, parse
-from reconciler.surfaces.cli.terminal import tell
-
-_TIMED_OUT = 124
+from reconciler.surfaces.cli.terminal import say, tell
 
 
 class _Verb(NamedTuple):
@@ -63,11 +62,32 @@ def command(vm: Contact, parsed: Parsed, endings: Endings) -> int:
         else:
             with endings.forwarded(session):
                 stdin = 0 if asking.wants_stdin(parsed) else None
-                end = session.carry_out(request, stdin=stdin, stdout=1, stderr=2)
+                carry_out = _captured if asking.wants_json(parsed) else _passed_on
+                end = carry_out(session, request, stdin)
     if end.timed_out:
         tell(f"box: {request.argv[0]} took too long and was ended")
-        return _TIMED_OUT
-    return protocol.exit_status(end)
+    return commands.exit_code(end)
+
+
+def _passed_on(
+    session: channel.Session, request: protocol.Exec, stdin: int | None
+) -> protocol.Exit:
+    return session.carry_out(request, stdin=stdin, stdout=1, stderr=2)
+
+
+def _captured(session: channel.Session, request: protocol.Exec, stdin: int | None) -> protocol.Exit:
+    """Keep what the command writes, and print it as one JSON object at the end."""
+    import json
+
+    from reconciler.guest.capture import Capture
+    from reconciler.surfaces.cli import ended
+
+    stdout, stderr = Capture(), Capture()
+    start = time.monotonic()
+    end = session.carry_out(request, stdin=stdin, stdout=stdout, stderr=stderr)
+    duration_ms = round((time.monotonic() - start) * 1000)
+    say(json.dumps(ended.as_value(end, stdout, stderr, duration_ms)))
+    return end
 
 
 def _in_terminal(
@@ -110,8 +130,17 @@ def _down(parsed: Parsed) -> int:
 VERBS = {
     "cp": _Verb({"--user": True, "-u": True, "--timeout": True}, _cp),
     "down": _Verb({}, _down),
-    "exec": _Verb({**COMMAND_OPTIONS, **TERMINAL_OPTIONS}, _exec),
-    "run": _Verb({**COMMAND_OPTIONS, **TERMINAL_OPTIONS, "--no-data": False, "--wait": True}, _run),
+    "exec": _Verb({**COMMAND_OPTIONS, **TERMINAL_OPTIONS, **OUTPUT_OPTIONS}, _exec),
+    "run": _Verb(
+        {
+            **COMMAND_OPTIONS,
+            **TERMINAL_OPTIONS,
+            **OUTPUT_OPTIONS,
+            "--no-data": False,
+            "--wait": True,
+        },
+        _run,
+    ),
     "shell": _Verb(COMMAND_OPTIONS, _shell),
     "up": _Verb({}, _up),
 }
