@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from reconciler.engine import traces
+from reconciler.engine import console_log, traces
 from reconciler.engine.records import VmRecord
 from reconciler.errors import BoxError
 from reconciler.guest import channel
@@ -33,6 +33,7 @@ def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:
     with identity.open_process(record.identity) as vmm:
         if vmm is None:
             return False
+        console_log.drain_if_possible(home, record)
         with (
             contextlib.suppress(BoxError),
             channel.claim_port(record.directory(home), channel.PORTS, 2.0) as sock,

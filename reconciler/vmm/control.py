@@ -60,15 +60,17 @@ def attach_data(qmp: Qmp, disk: int) -> None:
     qmp.execute("blockdev-del", {"node-name": "data-empty"})
 
 
-def console(qmp: Qmp) -> bytes:
-    """The last CONSOLE_BYTES the guest printed on its console."""
+def console(qmp: Qmp, *, timeout_seconds: float = 10.0) -> bytes:
+    """What the guest printed on its console since this was asked last, at most CONSOLE_BYTES."""
     import base64
 
     text = qmp.execute(
-        "ringbuf-read", {"device": "console", "size": CONSOLE_BYTES, "format": "base64"}
+        "ringbuf-read",
+        {"device": "console", "size": CONSOLE_BYTES, "format": "base64"},
+        timeout_seconds=timeout_seconds,
     )
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode(text, validate=True)[:CONSOLE_BYTES]
     except (TypeError, ValueError) as error:
         raise QmpError("QEMU answered with something that is no console.") from error
 

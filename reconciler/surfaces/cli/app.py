@@ -13,7 +13,7 @@ from reconciler.engine.home import home_path, open_home
 from reconciler.errors import Missing, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
-from reconciler.surfaces.cli import boxfiles, converge, quickstart
+from reconciler.surfaces.cli import boxfiles, converge, logs, quickstart
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Usage
 from reconciler.surfaces.cli.terminal import progress
@@ -254,4 +254,5 @@ def home() -> None:
 
 boxfiles.register(app)
 converge.register(app)
+app.command()(logs.logs)
 quickstart.register(app)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.boxfile.names import check_name
-from reconciler.engine import commands, contact
+from reconciler.engine import command_log, commands, contact
 from reconciler.engine.archives import packing, pipes, placing, relaying, unpacking
 from reconciler.engine.home import open_home
 from reconciler.errors import Refused
@@ -58,6 +58,7 @@ class _Copy:
     """One copy from or to a running sandbox."""
 
     def __init__(self, home: Path, name: str, parsed: Parsed, endings: Endings) -> None:
+        self._home = home
         self._vm = contact.running(home, name)
         self._user = asking.user(parsed)
         self._endings = endings
@@ -123,10 +124,12 @@ class _Copy:
         with (
             channel.claim_port(self._vm.directory) as sock,
             channel.Session(sock, self._vm.token) as session,
+            command_log.noted(self._home, self._vm, "cp", request) as entry,
             self._endings.forwarded(session),
         ):
             try:
                 end = move(session, request, said.take, work)
+                entry.ended(end)
             finally:
                 said.tell()
         if end.timed_out:

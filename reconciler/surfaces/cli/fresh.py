@@ -36,7 +36,7 @@ def run(given: Parsed) -> int:
         try:
             try:
                 machine = _waiting(home, parsed) or _fresh(home, parsed)
-                return vm.command(machine, parsed, endings)
+                return vm.command(home, machine, parsed, endings)
             finally:
                 # A signal up to here, even in this call, still reaches the block below.
                 endings.ignore()

@@ -20,7 +20,8 @@ _HELP = frozenset({"--help", "-h"})
 class Parsed:
     """`values` by option name, each given value in order; a flag's value is ""."""
 
-    def __init__(self) -> None:
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
         self.values: dict[str, list[str]] = {}
         self.name = ""
         self.command: list[str] = []
@@ -42,7 +43,7 @@ def parse(verb: str, arguments: list[str], known: Mapping[str, bool]) -> Parsed:
     Everything from the first word after NAME that is not an option, or after `--`, is the command.
     Raises Usage.
     """
-    parsed = Parsed()
+    parsed = Parsed(verb)
     words = list(arguments)
     while words:
         word, *words = *_spread(words[0], known), *words[1:]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engine import commands, contact
+from reconciler.engine import command_log, commands, contact
 from reconciler.engine.contact import Contact
 from reconciler.engine.home import open_home
 from reconciler.guest import channel, protocol
@@ -45,37 +46,44 @@ def _shell(parsed: Parsed) -> int:
 
 
 def _in_running(parsed: Parsed) -> int:
-    vm = contact.running(open_home(), parsed.name)
+    home = open_home()
+    vm = contact.running(home, parsed.name)
     with unwinding() as endings:
-        return command(vm, parsed, endings)
+        return command(home, vm, parsed, endings)
 
 
-def command(vm: Contact, parsed: Parsed, endings: Endings) -> int:
+def command(home: Path, vm: Contact, parsed: Parsed, endings: Endings) -> int:
     """Run the command in `vm` with our streams, and return its exit status."""
     request = asking.request(vm, parsed)
     with (
         channel.claim_port(vm.directory) as sock,
         channel.Session(sock, vm.token) as session,
+        command_log.noted(home, vm, parsed.verb, request) as entry,
     ):
         if asking.wants_terminal(parsed):
             end = _in_terminal(session, request, endings)
+            entry.ended(end)
         else:
             with endings.forwarded(session):
                 stdin = 0 if asking.wants_stdin(parsed) else None
                 carry_out = _captured if asking.wants_json(parsed) else _passed_on
-                end = carry_out(session, request, stdin)
+                end = carry_out(session, request, stdin, entry)
     if end.timed_out:
         tell(f"box: {request.argv[0]} took too long and was ended")
     return commands.exit_code(end)
 
 
 def _passed_on(
-    session: channel.Session, request: protocol.Exec, stdin: int | None
+    session: channel.Session, request: protocol.Exec, stdin: int | None, entry: command_log.Entry
 ) -> protocol.Exit:
-    return session.carry_out(request, stdin=stdin, stdout=1, stderr=2)
+    end = session.carry_out(request, stdin=stdin, stdout=1, stderr=2)
+    entry.ended(end)
+    return end
 
 
-def _captured(session: channel.Session, request: protocol.Exec, stdin: int | None) -> protocol.Exit:
+def _captured(
+    session: channel.Session, request: protocol.Exec, stdin: int | None, entry: command_log.Entry
+) -> protocol.Exit:
     """Keep what the command writes, and print it as one JSON object at the end."""
     import json
 
@@ -86,6 +94,7 @@ def _captured(session: channel.Session, request: protocol.Exec, stdin: int | Non
     start = time.monotonic()
     end = session.carry_out(request, stdin=stdin, stdout=stdout, stderr=stderr)
     duration_ms = round((time.monotonic() - start) * 1000)
+    entry.ended(end, stdout.total, stderr.total)
     say(json.dumps(ended.as_value(end, stdout, stderr, duration_ms)))
     return end
 
