@@ -19,6 +19,7 @@ static const struct {
 } programs[] = {
 	{ "send", send_path },
 	{ "receive", receive_path },
+	{ "ps", list_processes },
 };
 
 void own_complain(const char *path, const char *reason)

@@ -8,8 +8,9 @@ _Noreturn void own_run(char *const arguments[]);
 /* Says on stderr what is wrong with a file. */
 void own_complain(const char *path, const char *reason);
 
-/* The parts of both programs: each returns the exit status. */
+/* The programs: each returns the exit status. */
 int send_path(const char *path);
 int receive_path(const char *path);
+int list_processes(const char *proc);
 
 #endif

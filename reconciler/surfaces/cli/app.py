@@ -237,6 +237,15 @@ def cp(
 
 
 @app.command()
+def ps(name: Name, output: Output = "text") -> None:
+    """List the processes in the running VM of NAME, whatever programs its image has.
+
+    The kernel's own are left out. EXEC is the channel of the command that a process belongs to:
+    one number is one command at a time.
+    """
+
+
+@app.command()
 def up(name: Name) -> None:
     """Start the VM of NAME if it is not running: box up NAME."""
 

@@ -9,7 +9,7 @@ import sys
 from reconciler.errors import BoxError
 from reconciler.surfaces.cli.terminal import tell
 
-_FAST = frozenset({"cp", "exec", "run", "shell", "up", "down"})
+_FAST = frozenset({"cp", "exec", "ps", "run", "shell", "up", "down"})
 
 
 def main() -> int:

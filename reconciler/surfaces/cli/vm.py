@@ -118,6 +118,12 @@ def _cp(parsed: Parsed) -> int:
     return cp.copy(parsed)
 
 
+def _ps(parsed: Parsed) -> int:
+    from reconciler.surfaces.cli import ps
+
+    return ps.show(parsed)
+
+
 def _run(parsed: Parsed) -> int:
     from reconciler.surfaces.cli import fresh
 
@@ -140,6 +146,7 @@ VERBS = {
     "cp": _Verb({"--user": True, "-u": True, "--timeout": True}, _cp),
     "down": _Verb({}, _down),
     "exec": _Verb({**COMMAND_OPTIONS, **TERMINAL_OPTIONS, **OUTPUT_OPTIONS}, _exec),
+    "ps": _Verb(OUTPUT_OPTIONS, _ps),
     "run": _Verb(
         {
             **COMMAND_OPTIONS,
