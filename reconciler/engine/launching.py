@@ -78,11 +78,13 @@ def start_vm(
     kind: str,
     incarnation: int,
     with_data: bool = True,
+    vm: str | None = None,
     progress: Progress,
 ) -> VmRecord:
     """Bring up a VM of `spec` and return its record, written, with token and identity.
 
-    Booted once, from then on restored. Raises BoxError subclasses; whatever is raised,
+    Booted once, from then on restored. `vm` is the name of one for a command, NAME.RANDOM, where
+    the caller has to know it beforehand. Raises BoxError subclasses; whatever is raised,
     KeyboardInterrupt too, nothing of the VM is left.
     """
     parts = ensure_parts(home, spec, progress)
@@ -91,6 +93,8 @@ def start_vm(
     disk.ensure_disk(disk_of(home, spec.name), spec.data_bytes)
     record = _new_record(home, spec, parts, kind, incarnation)
     record = replace(record, with_data=with_data)
+    if vm is not None:
+        record = replace(record, vm=vm, group=traces.group_of(home, vm))
     start = _Start(home, spec, parts, record, with_data, progress)
     with disk.opened(start.disk) as fd:
         if with_data:

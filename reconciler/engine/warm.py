@@ -22,7 +22,7 @@ from reconciler.guest import channel, protocol
 from reconciler.linux import files, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from reconciler.engine.records import VmRecord
     from reconciler.engine.spec import Spec
@@ -36,12 +36,19 @@ _WARM, _ONCE = "warm", "run"  # kinds of records, which costs more to load than 
 _NOT_THE_VMS = ("state", "warm")
 
 
-def take(home: Path, name: str, *, with_data: bool) -> Contact | None:
+def _unnoted(_vm: str, _token: str) -> None:
+    pass
+
+
+def take(
+    home: Path, name: str, *, with_data: bool, noting: Callable[[str, str], object] = _unnoted
+) -> Contact | None:
     """Take a waiting VM of a sandbox for a command of ours; None when there is none.
 
     It is ours alone, has a new token, fresh randomness and the time, and /data if asked for. From
-    the moment it is taken its record names us: whoever finds it without us takes it away. Raises
-    DataHeld when another VM has /data.
+    the moment it is taken its record names us: whoever finds it without us takes it away.
+    `noting` is told its name and its new token right before that. Raises DataHeld when another VM
+    has /data.
     """
     wanted = _declared(home, name)
     if wanted is None or not wanted.get("warm"):
@@ -52,7 +59,7 @@ def take(home: Path, name: str, *, with_data: bool) -> Contact | None:
     for vm in sorted(vms):
         if with_data:
             _check_data(home, name)
-        taken = _take(home, vm, wanted, with_data=with_data)
+        taken = _take(home, vm, wanted, noting, with_data=with_data)
         if taken is not None:
             return taken
     return None
@@ -124,7 +131,14 @@ def _process(value: dict[str, Any] | None) -> identity.ProcessIdentity | None:
     return None if value is None else identity.ProcessIdentity.from_dict(value)
 
 
-def _take(home: Path, vm: str, wanted: dict[str, Any], *, with_data: bool) -> Contact | None:
+def _take(
+    home: Path,
+    vm: str,
+    wanted: dict[str, Any],
+    noting: Callable[[str, str], object],
+    *,
+    with_data: bool,
+) -> Contact | None:
     if _waiting(home, vm, wanted) is None:
         return None
     try:
@@ -135,6 +149,7 @@ def _take(home: Path, vm: str, wanted: dict[str, Any], *, with_data: bool) -> Co
                 return None
             old = bytes.fromhex(value["token"])
             value |= _ours(with_data)
+            noting(vm, value["token"])
             files.write_json(home / "run" / f"{vm}.json", value)
     except (Busy, FileNotFoundError):
         return None
