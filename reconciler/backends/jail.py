@@ -19,6 +19,7 @@ from reconciler.backends.runtime import (
     launcher_prefix,
     oci_cgroups_path,
 )
+from reconciler.codes import Code
 from reconciler.confinement.policy import Policy
 from reconciler.errors import BoxError
 from reconciler.linux import cgroups, identity, scopes, subids, userns
@@ -36,6 +37,8 @@ _STDERR_BYTES = 8192
 
 class JailFailed(BoxError):
     """The OCI runtime could not start the jail, or the VMM in it ended at once."""
+
+    code = Code.VM_FAILED
 
 
 @dataclass(frozen=True)

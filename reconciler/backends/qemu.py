@@ -12,6 +12,7 @@ from reconciler.backends import jail
 from reconciler.backends.jail import Jail
 from reconciler.backends.runtime import Runtime, cgroup_path
 from reconciler.backends.vmm_files import VmmFiles
+from reconciler.codes import Code
 from reconciler.confinement.policy import MIB, BindMount, Isolation, Policy, Slot, policy_for
 from reconciler.errors import BoxError
 from reconciler.guest import channel, protocol
@@ -31,6 +32,8 @@ _CONSOLE_TAIL = 2000
 
 class VmmFailed(BoxError):
     """The VM did not come up, or broke off."""
+
+    code = Code.VM_FAILED
 
 
 @dataclass(frozen=True)

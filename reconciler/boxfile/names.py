@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reconciler.codes import Code
 from reconciler.errors import BoxError
 
 # One DNS label (RFC 1123) in lower case: it becomes the guest's hostname and a file name, and two
@@ -18,6 +19,8 @@ INNER_NAME = "Boxfile"
 
 class InvalidName(BoxError):
     """A text that cannot be the name of a sandbox."""
+
+    code = Code.INVALID_NAME
 
 
 def check_name(name: str) -> str:

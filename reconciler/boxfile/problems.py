@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.codes import Code
 from reconciler.errors import BoxError
 
 SHOWN_CHARACTERS = 60
@@ -66,6 +67,8 @@ class InvalidBoxfile(BoxError):
 
     `more` is the number of problems further down that are not among the given ones.
     """
+
+    code = Code.INVALID_BOXFILE
 
     def __init__(self, source: str, problems: Iterable[Problem], more: int = 0) -> None:
         found = sorted(set(problems), key=lambda problem: problem.order)

@@ -9,7 +9,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.errors import BoxError, Busy, Refused
+from reconciler.codes import Code
+from reconciler.errors import BoxError, DataHeld, Refused
 
 _MAKE_SECONDS = 120.0
 _F_OFD_GETLK = 36  # include/uapi/asm-generic/fcntl.h
@@ -19,6 +20,8 @@ _RESERVE_BYTES = 64 << 20
 
 class NoRoom(BoxError):
     """The host's file system cannot hold what would be made."""
+
+    code = Code.NO_ROOM
 
 
 def ensure_disk(path: Path, size_bytes: int) -> None:
@@ -96,7 +99,7 @@ def _check_size(path: Path, wanted: int) -> None:
         raise resize_refusal(found, wanted)
 
 
-class DiskHeld(Busy):
+class DiskHeld(DataHeld):
     """Another VM has the disk."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.engine.stamp import stamp_of
-from reconciler.errors import Missing
+from reconciler.errors import NotRunning
 from reconciler.guest import protocol
 from reconciler.linux import files, identity
 
@@ -39,7 +39,7 @@ class Contact(NamedTuple):
 def running(home: Path, name: str) -> Contact:
     """The VM of a sandbox that is up, on a kernel boundary that is still the proven one.
 
-    Raises Missing when it is not up, Refused without its proof, BrokenFile.
+    Raises NotRunning when it is not up, Refused without its proof, BrokenFile.
     """
     try:
         value = files.read_json(home / "run" / f"{name}.json")
@@ -54,7 +54,7 @@ def running(home: Path, name: str) -> Contact:
         records.vm_record(home, name)
         raise
     if not identity.runs(who):
-        raise Missing(f"{name} is not running.", hint=f"box up {name}")
+        raise NotRunning(f"{name} is not running.", hint=f"box up {name}")
     if not _same_boundary(found.directory):
         from reconciler.engine import launching, records
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from reconciler import errors
 from reconciler.engine import records
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.records import STANDING, VmRecord
@@ -21,7 +22,7 @@ _LOOK_SECONDS = 0.1
 """How often to look where there is no process to wait for: a VM that is just being started."""
 
 
-class DataHeld(Busy):
+class DataHeld(errors.DataHeld):
     """Another VM of the sandbox has its /data; `holder` is that VM, None when it is not known."""
 
     def __init__(self, name: str, holder: VmRecord | None, *, waited: str = "") -> None:

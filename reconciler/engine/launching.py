@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reconciler import errors
 from reconciler.backends import jail, qemu
 from reconciler.backends.qemu import Launch, Vm, VmmFailed
 from reconciler.data import disk
@@ -44,7 +45,7 @@ _STATE_SECONDS = 120.0
 _READY_SECONDS = 30.0
 
 
-class NotConfined(BoxError):
+class NotConfined(errors.NotConfined):
     """The VMM is not held to what the sandbox was promised; it was ended."""
 
     def __init__(self, facts: tuple[Fact, ...]) -> None:

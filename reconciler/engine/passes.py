@@ -17,7 +17,7 @@ from reconciler.engine.plan import Action, ActionKind, plan
 from reconciler.engine.records import STANDING, SandboxRecord
 from reconciler.engine.spec import Spec
 from reconciler.engine.stopping import stop_vm
-from reconciler.errors import BoxError, Missing, Refused, as_box_error
+from reconciler.errors import BoxError, NotFound, Refused, as_box_error
 from reconciler.linux import files, identity
 
 _RETRY_SECONDS = 10.0
@@ -246,7 +246,7 @@ def start_standing(home: Path, spec: Spec, progress: Progress) -> None:
     """Start the standing VM of a sandbox whose record exists; a new incarnation each time."""
     record = records.sandbox_record(home, spec.name)
     if record is None:
-        raise Missing(f"There is no sandbox {spec.name}.")
+        raise NotFound(f"There is no sandbox {spec.name}.")
     record = replace(record, incarnation=record.incarnation + 1)
     records.keep_sandbox(home, record)
     progress("starting")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from reconciler.codes import Code
 from reconciler.engine import journal
 from reconciler.engine.parts import Parts
 from reconciler.errors import BoxError
@@ -18,6 +19,8 @@ _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 class NotProven(BoxError):
     """The guest's kernel could not be told from the host's."""
+
+    code = Code.NOT_PROVEN
 
 
 def prove(home: Path, backend: str, parts: Parts, ready: Ready) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from reconciler.codes import Code
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.spec import Spec
 from reconciler.errors import BoxError
@@ -31,6 +32,8 @@ _ASIDE = "state.broken"
 
 class WrongSnapshot(BoxError):
     """What lies in a snapshot's place is not what was written there, or no VM comes of it."""
+
+    code = Code.BROKEN_STATE
 
 
 def state_path(home: Path, key: str) -> Path:

@@ -15,7 +15,7 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from reconciler.errors import BoxError, Busy, Missing
+from reconciler.errors import Busy, GuestFailed, NotRunning
 from reconciler.guest import protocol
 from reconciler.guest.protocol import (
     Claim,
@@ -44,7 +44,7 @@ _RETRY_SECONDS = 0.01
 _ANSWER_SECONDS = 10.0
 
 
-class NoAnswer(BoxError):
+class NoAnswer(GuestFailed):
     """Nobody at the other end of the port answers: a VM that is stuck, or another token."""
 
 
@@ -55,8 +55,8 @@ def claim_port(
     """Take one of the VM's ports for this process and connect to it.
 
     When every port is taken, tries them again and again until one is free; who waits longest is not
-    served first. Raises Busy when none became free in time, Missing when the VM is not there. The
-    socket is closed and the port free when the block ends.
+    served first. Raises Busy when none became free in time, NotRunning when the VM is not there.
+    The socket is closed and the port free when the block ends.
     """
     deadline = time.monotonic() + timeout_seconds
     with contextlib.ExitStack() as stack:
@@ -64,11 +64,11 @@ def claim_port(
             flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             directory_fd = os.open(directory, flags)
         except OSError as error:
-            raise Missing("the sandbox is not running", details=str(error)) from error
+            raise NotRunning("the sandbox is not running", details=str(error)) from error
         stack.callback(os.close, directory_fd)
         there = [port for port in ports if _is_there(directory_fd, port)]
         if not there:
-            raise Missing("the sandbox is not running", details=f"no port in {directory}")
+            raise NotRunning("the sandbox is not running", details=f"no port in {directory}")
         port = _lock_one(directory_fd, there, deadline, stack)
         yield stack.enter_context(_connect(directory_fd, port, deadline))
 
@@ -118,7 +118,7 @@ def _connect(directory_fd: int, port: int, deadline: float) -> socket.socket:
                 time.sleep(_RETRY_SECONDS)
             except OSError as error:
                 details = f"port {port}: {error}"
-                raise Missing("the sandbox is not running", details=details) from error
+                raise NotRunning("the sandbox is not running", details=details) from error
             else:
                 stack.pop_all()
                 return sock
@@ -251,7 +251,7 @@ class Session:
         frame = self._next(deadline)
         if frame.type == protocol.ERROR:
             details = protocol.decode_error(frame.payload)
-            raise BoxError("the guest's agent refused", details=details)
+            raise GuestFailed("the guest's agent refused", details=details)
         if frame.type != kind:
             name = protocol.NAMES[frame.type]
             raise ProtocolError(f"the guest's agent sent {name} instead of {protocol.NAMES[kind]}")

@@ -10,7 +10,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.errors import BoxError, Refused
+from reconciler.errors import GuestFailed, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ _SIGNALS = 64
 _READY_STRINGS = 5
 
 
-class ProtocolError(BoxError):
+class ProtocolError(GuestFailed):
     """The guest's agent said something that the protocol does not allow."""
 
 

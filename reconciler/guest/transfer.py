@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from reconciler.errors import BoxError
+from reconciler.errors import GuestFailed
 from reconciler.guest import protocol
 from reconciler.guest.protocol import Decoder, Exit, Frame, ProtocolError
 from reconciler.guest.sinks import Sink
@@ -33,7 +33,7 @@ _SIGKILL = 9
 Target = int | Callable[[bytes], object]
 
 
-class ChannelClosed(BoxError):
+class ChannelClosed(GuestFailed):
     """The VM or its agent went away in the middle of a session."""
 
 
@@ -209,7 +209,7 @@ class Transfer:
         kind, payload = frame
         if kind == protocol.ERROR:
             details = protocol.decode_error(payload)
-            raise BoxError("the guest's agent could not run the command", details=details)
+            raise GuestFailed("the guest's agent could not run the command", details=details)
         if kind == protocol.STARTED and not self._started:
             self._started = True
         elif not self._started:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from reconciler.boxfile.problems import printable
+from reconciler.codes import Code
 from reconciler.errors import BoxError
 from reconciler.images import busybox, flat, podman, podman_build
 from reconciler.images.base import BaseRef, Kind, resolve_base
@@ -44,6 +45,8 @@ _OWN = re.compile(r"(--> |COMMIT |Successfully tagged |[0-9a-f]{64}$)")
 
 class BuildFailed(BoxError):
     """A step of a Boxfile did not succeed; `details` is the end of what it printed."""
+
+    code = Code.BUILD_FAILED
 
 
 @dataclass(frozen=True)

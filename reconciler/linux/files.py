@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from reconciler.codes import Code
 from reconciler.errors import BoxError, Busy
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -22,6 +23,8 @@ _ABANDONED_SECONDS = 600.0
 
 class BrokenFile(BoxError):
     """A state file of ours does not hold what we write there."""
+
+    code = Code.BROKEN_STATE
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:

@@ -9,7 +9,7 @@ from reconciler.boxfile.problems import printable
 from reconciler.engine import records
 from reconciler.engine.records import SandboxRecord
 from reconciler.engine.spec import Spec
-from reconciler.errors import Missing, Refused
+from reconciler.errors import NotFound, Refused
 from reconciler.linux import files
 
 
@@ -17,14 +17,14 @@ def sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
     """The spec of sandbox `name`, its Boxfile and its watched folder, where known.
 
     The record's spec as long as its Boxfile is unchanged, which reads no YAML; else the file. A
-    name without a record is looked for in the default folder. Raises Missing, InvalidBoxfile.
+    name without a record is looked for in the default folder. Raises NotFound, InvalidBoxfile.
     """
     try:
         record = records.sandbox_record(home, name)
     except files.BrokenFile as broken:
         try:
             path = _default_file(name)
-        except Missing:
+        except NotFound:
             raise broken from None
         return load(name, path), path, None
     if record is None:
@@ -64,7 +64,7 @@ def _default_file(name: str) -> Path:
     for path in (folder / f"{name}.Boxfile", folder / name / "Boxfile"):
         if path.is_file():
             return path
-    raise Missing(
+    raise NotFound(
         f"There is no sandbox {name}.",
         details=f"neither known nor declared in {folder}",
         hint=f"write {folder / name}.Boxfile, or name its folder in BOX_DESIRED; `box ls` shows "

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.codes import Code
 from reconciler.errors import BoxError
 
 MAX_LINE_BYTES = 1 << 20
@@ -24,6 +25,8 @@ MAX_EVENTS = 64
 
 class QmpError(BoxError):
     """QEMU refused a command, left, or said something that is not QMP."""
+
+    code = Code.VM_FAILED
 
 
 class Qmp:

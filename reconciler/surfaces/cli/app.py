@@ -10,7 +10,7 @@ import typer
 import reconciler
 from reconciler.engine import observe, passes, proof, records
 from reconciler.engine.home import home_path, open_home
-from reconciler.errors import Missing, Refused
+from reconciler.errors import NotFound, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
 from reconciler.surfaces.cli import boxfiles, converge, logs, quickstart
@@ -136,7 +136,7 @@ def inspect(name: Name, output: Output = "text") -> int:
     home = open_home()
     seen = observe.observe(home, name)
     if seen.record is None:
-        raise Missing(f"There is no sandbox {name}.", hint="box ls")
+        raise NotFound(f"There is no sandbox {name}.", hint="box ls")
     value: dict[str, Any] = {
         "name": name,
         "spec": seen.record.spec.to_json(),
@@ -165,7 +165,7 @@ def destroy(
     home = open_home()
     record = records.sandbox_record(home, name)
     if record is None and not (data and (home / "sandboxes" / name).is_dir()):
-        raise Missing(f"There is no sandbox {name}.", hint="box ls")
+        raise NotFound(f"There is no sandbox {name}.", hint="box ls")
     if record is not None and record.spec.protect:
         raise Refused(f"{name} is protected.", hint="set `protect: false` in its Boxfile")
     with unwinding():

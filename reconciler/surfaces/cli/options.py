@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reconciler.codes import Code
 from reconciler.errors import BoxError
 
 
 class Usage(BoxError):
     """The command line is not one of ours."""
+
+    code = Code.USAGE
 
 
 _HELP = frozenset({"--help", "-h"})
