@@ -19,6 +19,8 @@ BLOCK = 512
 _NAME_LIMIT_BYTES = 4096  # PATH_MAX
 _COMPONENT_LIMIT_BYTES = 255  # NAME_MAX
 _PAX_LIMIT_BYTES = 1 << 20
+# Of pax's and GNU's headers before one member, which are kept until it comes.
+_EXTENSIONS_LIMIT = 16
 _SIZE_LIMIT_BYTES = 1 << 40
 _ID_LIMIT = 0xFFFFFFFE  # (uid_t)-1 means "no change" to chown(2)
 XATTR = b"SCHILY.xattr."
@@ -74,12 +76,16 @@ def members(source: Source) -> Iterator[Header]:
     zero blocks, but not within a member. Raises BadArchive.
     """
     extended: dict[bytes, bytes] = {}
+    extensions = 0
     while (block := source.read(BLOCK)) and block.strip(b"\0"):
         if len(block) != BLOCK:
             raise BadArchive("the archive is cut short")
         _verify_checksum(block)
         flag = block[156:157]
         size = _number(block[124:136], "size")
+        extensions += 1
+        if extensions > _EXTENSIONS_LIMIT + 1:
+            raise BadArchive("a member of the archive has too many headers")
         if flag == b"x":
             extended.update(_pax_records(_metadata(source, size, _PAX_LIMIT_BYTES)))
         elif flag == b"g":
@@ -91,6 +97,7 @@ def members(source: Source) -> Iterator[Header]:
         else:
             yield _header(block, flag, size, extended)
             extended = {}
+            extensions = 0
     if extended:
         raise BadArchive("the archive ends within a member")
 

@@ -245,3 +245,12 @@ def test_a_flipped_byte_in_a_header_is_noticed(position: int, value: int) -> Non
     else:
         # The checksum does not count its own six digits' padding.
         assert headers == read_all(layer(file(b"name", uid=5)))
+
+
+def test_headers_before_one_member_are_bounded() -> None:
+    """They are kept until it comes, and may be a MiB each."""
+    extension = encode(Header(b"n" * 200, Kind.FILE))[:1024]
+    source = Memory(extension * 16 + encode(Header(b"f", Kind.FILE)))
+    assert [header.name for header in members(source)] == [b"n" * 200]
+    with pytest.raises(BadArchive, match="too many headers"):
+        list(members(Memory(extension * 17 + encode(Header(b"f", Kind.FILE)))))
