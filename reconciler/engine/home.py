@@ -16,7 +16,11 @@ _DIRECTORIES = ("run", "sandboxes", "runtime", "proofs", "snapshots")
 def home_path() -> Path:
     """BOX_HOME, else ~/.box; it need not exist. Raises Refused for a relative one."""
     given = os.environ.get("BOX_HOME")
-    path = Path(given) if given else Path.home() / ".box"
+    return checked(Path(given) if given else Path.home() / ".box")
+
+
+def checked(path: Path) -> Path:
+    """The path unchanged, if a home can be there. Raises Refused."""
     if not path.is_absolute():
         raise Refused(f"BOX_HOME is {str(path)!r}, which is not an absolute path.")
     try:
@@ -33,7 +37,15 @@ def open_home() -> Path:
     Raises Refused when it is somebody else's or open to others.
     """
     os.umask(0o077)
-    path = home_path()
+    return private_home(home_path())
+
+
+def private_home(path: Path) -> Path:
+    """The home at `path`, made on first use, for a program that is not ours: its umask stays.
+
+    Whatever is made below it has a mode of its own or lies in a directory that is private. Raises
+    Refused when the home is somebody else's or open to others.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Its one true name: cgroups are named after it, and the launch hides a directory of the host.
     path = path.resolve()
