@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
 
+import reconciler
 from reconciler.engine import warm
+from reconciler.errors import BoxError
 
 _STREAMS = range(3)
+_BEGIN_SECONDS = 30.0
+_BEGIN = """
+import os, sys
+from pathlib import Path
+root, home, name = sys.argv[1:]
+sys.path.insert(0, root)
+from reconciler.engine.refilling import refill_in_background
+os.umask(0o077)
+refill_in_background(Path(home), name)
+"""
 
 
 def refill_in_background(home: Path, name: str) -> None:
@@ -31,6 +45,25 @@ def refill_in_background(home: Path, name: str) -> None:
                 _refill(home, name)
         finally:
             os._exit(0)
+
+
+def refill_beside(home: Path, name: str) -> None:
+    """The same for a process that may have threads: forked, it would hold their locks for ever.
+
+    What cannot be begun is left to the next command or pass: nothing is raised.
+    """
+    from reconciler.linux import process
+
+    root = Path(reconciler.__file__).parents[1]
+    # A Python that is part of another program does not know where one is.
+    if sys.executable:
+        with contextlib.suppress(BoxError):
+            process.run(
+                [sys.executable, "-I", "-B", "-c", _BEGIN, root, home, name],
+                timeout_seconds=_BEGIN_SECONDS,
+                env=os.environ,
+                check=False,
+            )
 
 
 def _detach(lock: int) -> None:
