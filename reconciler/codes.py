@@ -30,6 +30,7 @@ class Code(StrEnum):
     GUEST_FAILED = "guest_failed"
     BROKEN_STATE = "broken_state"
     TIMED_OUT = "timed_out"
+    COMMAND_FAILED = "command_failed"
     NOT_A_FILE = "not_a_file"
     TOO_LARGE = "too_large"
     FILE_REFUSED = "file_refused"
@@ -54,6 +55,7 @@ MEANINGS = {
     Code.GUEST_FAILED: "the guest went away, was silent, or broke the protocol's rules",
     Code.BROKEN_STATE: "a state file of box does not hold what box writes there",
     Code.TIMED_OUT: "it took longer than it was given",
+    Code.COMMAND_FAILED: "the command in the sandbox did not succeed",
     Code.NOT_A_FILE: "what is there is no regular file: a folder, a device, a fifo",
     Code.TOO_LARGE: "the file has more bytes than the limit",
     Code.FILE_REFUSED: "the guest's own kernel refused it: rights, room, a read-only root",
