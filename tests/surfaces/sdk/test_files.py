@@ -6,7 +6,9 @@ import hashlib
 import io
 import os
 import resource
+import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from reconciler.sdk import (
     TimedOut,
     TooLarge,
 )
+from tests.conftest import short_folder
 from tests.engine.archives.test_unpacking import FOLDER, HARD, LINK, archive, member
 from tests.surfaces.sdk.conftest import Starter
 
@@ -203,10 +206,25 @@ def test_a_target_that_fails_is_told(box: Sandbox, there: Path) -> None:
         box.read_file_into(there / "large", full)
 
 
-def test_a_folder_with_what_cannot_be_read_is_a_folder(box: Sandbox, there: Path) -> None:
-    (there / "folder" / "fifo2").write_bytes(b"")
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can enter."""
+    folder = short_folder()
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.root
+def test_a_folder_is_told_apart_from_what_cannot_be_read_in_it(
+    box: Sandbox, open_folder: Path
+) -> None:
+    """What sends it fails too, at the file in it; that is not what was asked for."""
+    (open_folder / "secret").touch(mode=0o600)
+    with pytest.raises(FileRefused, match="Permission denied"):
+        box.read_file(open_folder / "secret", user="nobody")
     with pytest.raises(NotAFile, match="folder"):
-        box.read_file(there)
+        box.read_file(open_folder, user="nobody")
 
 
 HOSTILE = {

@@ -8,7 +8,8 @@ from reconciler import sdk
 from reconciler.codes import MEANINGS, Code
 from reconciler.errors import BoxError
 
-PAGE = Path(__file__).parents[3] / "docs" / "sdk.md"
+README = Path(__file__).parents[3] / "README.md"
+PAGE = README.parent / "docs" / "sdk.md"
 
 
 def test_the_page_lists_every_code_with_its_class_and_meaning() -> None:

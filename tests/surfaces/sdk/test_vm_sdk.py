@@ -16,7 +16,7 @@ from reconciler.engine import records
 from reconciler.sdk import DataHeld, GuestFailed, NotRunning, Result, Sandbox
 from tests.live import Live, until
 from tests.surfaces.sdk.conftest import held
-from tests.surfaces.sdk.test_page import PAGE
+from tests.surfaces.sdk.test_page import PAGE, README
 
 pytestmark = [pytest.mark.vm, pytest.mark.root]
 
@@ -143,8 +143,11 @@ def test_an_interrupt_at_any_moment_of_a_run_leaves_nothing(
     assert held() == before
 
 
-def test_each_example_of_the_page_runs(
-    web: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_example_of_the_page_and_the_readme_runs(
+    web: Sandbox,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -152,4 +155,7 @@ def test_each_example_of_the_page_runs(
     assert len(blocks) == 6
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102 - our own page
+    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    exec(compile(block.replace('"hello"', '"web"'), str(README), "exec"), {})  # noqa: S102 - same
+    assert capsys.readouterr().out.endswith("\nSOME INPUT\n\n")
     assert (tmp_path / "services").read_bytes() == Path("/etc/services").read_bytes()
