@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.engine import records
+from reconciler.linux import files
 from reconciler.sdk import DataHeld, GuestFailed, NotRunning, Result, Sandbox
-from tests.live import Live, until
+from tests.live import DATA, SMALL, Live, until
 from tests.surfaces.sdk.conftest import held
 from tests.surfaces.sdk.test_page import PAGE, README
 
@@ -141,6 +142,45 @@ def test_an_interrupt_at_any_moment_of_a_run_leaves_nothing(
     timer.join()
     assert vms.leftovers() == []
     assert held() == before
+
+
+def waiting(vms: Live) -> list[str]:
+    """The VMs that wait, once nobody is filling the pool."""
+    with files.locked(vms.home / "sandboxes" / "web" / "warm.lock", timeout_seconds=60):
+        found = records.vm_records(vms.home, "web")
+        return [vm.vm for vm in found if vm.kind == records.WARM and vm.ready]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_run_takes_a_waiting_vm_and_another_one_is_made_for_it(
+    vms: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOX_DESIRED", str(vms.folder))
+    vms.declare("web", SMALL + DATA + "state: built\nwarm: 1\n")
+    vms.box("sync", str(vms.folder))
+    until(lambda: len(waiting(vms)) == 1)
+    box = Sandbox("web", vms.home)
+    before, (first,) = held(), waiting(vms)
+    taken = []
+    with_it = threading.Thread(target=lambda: taken.append(box.run(["sleep", "3"])))
+    with_it.start()
+    until(lambda: waiting(vms) == [])
+    assert box.run(["hostname"], with_data=False).text == "web\n"
+    # The first one's VM was not ended with the second one's.
+    assert [vm.vm for vm in records.vm_records(vms.home, "web") if vm.with_data] == [first]
+    with_it.join()
+    assert taken[0].exit_code == 0
+    assert held() == before
+    until(lambda: len(waiting(vms)) == 1)
+    for delay in (0.01, 0.03, 0.06, 0.1, 0.2, 0.5):
+        timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            box.run(["sleep", "60"])
+        timer.join()
+        assert [vm for vm in records.vm_records(vms.home, "web") if vm.kind == records.ONCE] == []
+        assert held() == before
+        until(lambda: len(waiting(vms)) == 1)
 
 
 def test_each_example_of_the_page_and_the_readme_runs(
