@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from reconciler.errors import GuestFailed
+from reconciler.errors import BoxError, GuestFailed
 from reconciler.guest import protocol
 from reconciler.guest.protocol import Decoder, Exit, Frame, ProtocolError
 from reconciler.guest.sinks import Sink
