@@ -63,7 +63,7 @@ def end_session(sock: socket.socket, token: bytes) -> None:
 def is_alive(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter: gone since it was opened
         return False
     return stat.rpartition(b")")[2].split()[0] != b"Z"
 

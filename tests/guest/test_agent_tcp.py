@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -163,6 +164,20 @@ def test_without_cgroups_one_command_runs_at_a_time(tcp: TcpAgent) -> None:
         assert is_alive(pid)
 
 
+def remove_cgroup(path: Path) -> None:
+    """Remove one whose processes have ended, or end now."""
+    deadline = time.monotonic() + LINGER_SECONDS
+    (path / "cgroup.kill").write_text("1")
+    while True:
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
 @pytest.fixture
 def cgroup() -> Iterator[int]:
     """A cgroup of cgroup2 for this test alone, as a descriptor."""
@@ -177,7 +192,7 @@ def cgroup() -> Iterator[int]:
     finally:
         os.close(fd)
         for child in path.glob("box.*"):
-            child.rmdir()
+            remove_cgroup(child)
         path.rmdir()
 
 
