@@ -79,12 +79,16 @@ def listening_agent(
     agent = TcpAgent(process, address, token)
     try:
         yield agent
-        with agent.session() as session:
-            session.shutdown(1000)
-        assert process.wait(timeout=END_SECONDS) == 0
     finally:
-        process.kill()
-        process.wait()
+        # Also after a failure: an agent that is killed leaves its commands.
+        try:
+            with agent.session() as session:
+                session.shutdown(1000)
+            status = process.wait(timeout=END_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+    assert status == 0
 
 
 def reset(sock: socket.socket) -> None:
