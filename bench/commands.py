@@ -66,7 +66,7 @@ def main() -> int:
 def _ways(home: Path, container: PlainContainer | None) -> dict[str, Callable[[], float]]:
     web = contact.running(home, "web")
     ways: dict[str, Callable[[], float]] = {
-        _PYTHON: lambda: _timed([sys.executable, "-I", "-c", "pass"]),
+        _PYTHON: lambda: _timed([sys.executable, "-c", "pass"]),
         _RAW: lambda: _raw_exec(web),
         _INNER: lambda: _inner_exec(web),
         _EXEC: lambda: _timed([_BOX, "exec", "web", "--", "true"]),

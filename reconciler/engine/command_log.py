@@ -19,10 +19,11 @@ from reconciler.linux import appending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from reconciler.engine.contact import Contact
     from reconciler.guest.protocol import Exec, Exit
+
+    StrPath = str | os.PathLike[str]
 
     Text = str | dict[str, str]
 
@@ -39,15 +40,15 @@ _ERROR = 200
 _LEAST = 20
 
 
-def path_of(home: Path, sandbox: str) -> Path:
+def path_of(home: StrPath, sandbox: str) -> str:
     """Where the log of a sandbox is."""
-    return home / "sandboxes" / sandbox / "commands.jsonl"
+    return f"{os.fspath(home)}/sandboxes/{sandbox}/commands.jsonl"
 
 
 class Entry:
     """One command that is under way; what is known of its end."""
 
-    def __init__(self, home: Path, vm: Contact, verb: str, request: Exec) -> None:
+    def __init__(self, home: StrPath, vm: Contact, verb: str, request: Exec) -> None:
         self._path = path_of(home, vm.sandbox)
         self._start = time.monotonic()
         argv, all_words = _words(request.argv)
@@ -100,7 +101,7 @@ class Entry:
 
 
 @contextlib.contextmanager
-def noted(home: Path, vm: Contact, verb: str, request: Exec) -> Iterator[Entry]:
+def noted(home: StrPath, vm: Contact, verb: str, request: Exec) -> Iterator[Entry]:
     """Write the command to the log of its sandbox, around what carries it out.
 
     `verb` is how box was asked: "exec", "run", ... A log that cannot be written stops no command.

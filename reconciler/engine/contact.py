@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.engine.stamp import stamp_of
 from reconciler.errors import NotRunning
 from reconciler.guest import protocol
-from reconciler.linux import files, identity
+from reconciler.linux import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from reconciler.engine.records import VmRecord
+
+    StrPath = str | os.PathLike[str]
 
 _BOUNDARY = "boundary.json"
 
@@ -28,7 +31,7 @@ class Contact(NamedTuple):
     vm: str
     sandbox: str
     incarnation: int
-    directory: Path
+    directory: str
     token: bytes
     env: dict[str, str]
     timeout_seconds: int
@@ -36,35 +39,57 @@ class Contact(NamedTuple):
     user: str
 
 
-def running(home: Path, name: str) -> Contact:
+def running(home: StrPath, name: str) -> Contact:
     """The VM of a sandbox that is up, on a kernel boundary that is still the proven one.
 
     Raises NotRunning when it is not up, Refused without its proof, BrokenFile.
     """
     try:
-        value = files.read_json(home / "run" / f"{name}.json")
+        value = _read_json(f"{os.fspath(home)}/run/{name}.json")
         who = value["identity"] and identity.ProcessIdentity.from_dict(value["identity"])
         found = read(home, name, value)
     except FileNotFoundError:
         who = None
-    except (files.BrokenFile, AttributeError, KeyError, TypeError, ValueError):
-        from reconciler.engine import records
-
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         # It says what is wrong with the record, and what to do about it.
-        records.vm_record(home, name)
+        _record(home, name)
         raise
     if not identity.runs(who):
-        raise NotRunning(f"{name} is not running.", hint=f"box up {name}")
+        raise not_running(name)
     if not _same_boundary(found.directory):
-        from reconciler.engine import launching, records
+        from pathlib import Path
 
-        record = records.vm_record(home, name)
+        from reconciler.engine import launching
+
+        record = _record(home, name)
         if record is not None:
-            launching.check_proof(home, record)
+            launching.check_proof(Path(home), record)
     return found
 
 
-def read(home: Path, vm: str, value: dict[str, Any]) -> Contact:
+def not_running(name: str) -> NotRunning:
+    """The error that a sandbox is not up."""
+    return NotRunning(f"{name} is not running.", hint=f"box up {name}")
+
+
+def _record(home: StrPath, name: str) -> VmRecord | None:
+    from pathlib import Path
+
+    from reconciler.engine import records
+
+    return records.vm_record(Path(home), name)
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    """The JSON object in a file. Raises OSError, ValueError, RecursionError."""
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+        value = json.loads(file.read())
+    if not isinstance(value, dict):
+        raise TypeError(path)
+    return value
+
+
+def read(home: StrPath, vm: str, value: dict[str, Any]) -> Contact:
     """The VM `vm` as its record's JSON has it. Raises what a malformed one gives rise to."""
     token, sandbox = bytes.fromhex(value["token"]), vm.partition(".")[0]
     if (value["vm"], value["sandbox"], len(token)) != (vm, sandbox, protocol.TOKEN_SIZE):
@@ -75,7 +100,7 @@ def read(home: Path, vm: str, value: dict[str, Any]) -> Contact:
         vm=vm,
         sandbox=sandbox,
         incarnation=int(value["incarnation"]),
-        directory=home / "run" / vm,
+        directory=f"{os.fspath(home)}/run/{vm}",
         token=token,
         env={**dict(image), **dict(spec["env"])},
         timeout_seconds=int(spec["timeout_seconds"]),
@@ -91,7 +116,7 @@ def contact_of(home: Path, record: VmRecord) -> Contact:
         vm=record.vm,
         sandbox=record.sandbox,
         incarnation=record.incarnation,
-        directory=record.directory(home),
+        directory=str(record.directory(home)),
         token=bytes.fromhex(record.token),
         env={**image, **dict(record.spec.env)},
         timeout_seconds=record.spec.timeout_seconds,
@@ -107,6 +132,8 @@ def stamps(paths: Iterable[Path]) -> dict[str, str]:
 
 def note_boundary(directory: Path, found: Mapping[str, str]) -> None:
     """Note in a VM's directory the stamps of what decides its kernel boundary."""
+    from reconciler.linux import files
+
     files.write_json(directory / _BOUNDARY, dict(found))
 
 
@@ -120,10 +147,10 @@ def same(stamped: Mapping[str, str]) -> bool:
     return now == list(stamped.values())
 
 
-def _same_boundary(directory: Path) -> bool:
+def _same_boundary(directory: str) -> bool:
     """Whether a VM's boundary is what it was; False also when that cannot be told from here."""
     try:
-        noted = files.read_json(directory / _BOUNDARY)
-    except (OSError, files.BrokenFile):
+        noted = _read_json(f"{directory}/{_BOUNDARY}")
+    except (OSError, TypeError, ValueError, RecursionError):
         return False
     return bool(noted) and same(noted)

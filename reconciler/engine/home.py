@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from reconciler.boxfile.names import check_name
-from reconciler.errors import Refused
+from reconciler.engine import place
 from reconciler.linux import files
 
 _DIRECTORIES = ("run", "sandboxes", "runtime", "proofs", "snapshots")
@@ -15,20 +14,7 @@ _DIRECTORIES = ("run", "sandboxes", "runtime", "proofs", "snapshots")
 
 def home_path() -> Path:
     """BOX_HOME, else ~/.box; it need not exist. Raises Refused for a relative one."""
-    given = os.environ.get("BOX_HOME")
-    return checked(Path(given) if given else Path.home() / ".box")
-
-
-def checked(path: Path) -> Path:
-    """The path unchanged, if a home can be there. Raises Refused."""
-    if not path.is_absolute():
-        raise Refused(f"BOX_HOME is {str(path)!r}, which is not an absolute path.")
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        # The OCI runtime's configuration is JSON, which has no words for other bytes.
-        raise Refused(f"BOX_HOME is {str(path)!a}, which is not UTF-8.") from error
-    return path
+    return Path(place.home_place())
 
 
 def open_home() -> Path:
@@ -47,16 +33,7 @@ def private_home(path: Path) -> Path:
     Refused when the home is somebody else's or open to others.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Its one true name: cgroups are named after it, and the launch hides a directory of the host.
-    path = path.resolve()
-    facts = path.stat()
-    if facts.st_uid != os.getuid():
-        raise Refused(f"{path} belongs to UID {facts.st_uid}, not to you.", hint="set BOX_HOME")
-    if stat.S_IMODE(facts.st_mode) & 0o077:
-        raise Refused(
-            f"{path} can be entered by others; tokens and guests' memory are kept there.",
-            hint=f"chmod 700 {path}",
-        )
+    path = Path(place.private_place(str(path)))
     for name in _DIRECTORIES:
         (path / name).mkdir(mode=0o700, exist_ok=True)
     files.sweep(path)

@@ -194,7 +194,7 @@ def _ours(with_data: bool) -> dict[str, Any]:  # noqa: FBT001
 def _hand_over(home: Path, taken: Contact, old_token: bytes, *, with_data: bool) -> None:
     from reconciler.vmm import control
 
-    with control.connected(taken.directory, timeout_seconds=_CONTROL_SECONDS) as qmp:
+    with control.connected(Path(taken.directory), timeout_seconds=_CONTROL_SECONDS) as qmp:
         if with_data:
             with disk.opened(disk_of(home, taken.sandbox)) as fd:
                 control.attach_data(qmp, fd)

@@ -34,8 +34,9 @@ from reconciler.guest.transfer import RECEIVE_SIZE, Asides, ChannelClosed, Targe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
     from types import TracebackType
+
+    StrPath = str | os.PathLike[str]
 
 PORTS = range(16)
 # The first port is kept for what must get through when commands have taken all others: the end.
@@ -50,7 +51,7 @@ class NoAnswer(GuestFailed):
 
 @contextlib.contextmanager
 def claim_port(
-    directory: Path, ports: Sequence[int] = COMMAND_PORTS, timeout_seconds: float = 60.0
+    directory: StrPath, ports: Sequence[int] = COMMAND_PORTS, timeout_seconds: float = 60.0
 ) -> Iterator[socket.socket]:
     """Take one of the VM's ports for this process and connect to it.
 

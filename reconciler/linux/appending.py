@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    StrPath = str | os.PathLike[str]
 
 OLDER = ".1"
 _LOG = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -16,7 +16,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE_BYTES = 1 << 16
 
 
-def append(path: Path, data: bytes, most_bytes: int) -> None:
+def append(path: StrPath, data: bytes, most_bytes: int) -> None:
     """Append `data` in one write, to a file of mode 0600.
 
     One that has no room left below `most_bytes` becomes the older file first. Waits for nobody, so
@@ -30,7 +30,7 @@ def append(path: Path, data: bytes, most_bytes: int) -> None:
         os.close(fd)
 
 
-def append_line(path: Path, line: bytes, most_bytes: int) -> None:
+def append_line(path: StrPath, line: bytes, most_bytes: int) -> None:
     """Append one line, without its end, as `append` does.
 
     A line that was cut short, by kill -9 or a full disk, is ended first: it costs no other one.
@@ -46,7 +46,7 @@ def append_line(path: Path, line: bytes, most_bytes: int) -> None:
         os.close(fd)
 
 
-def _make_room(path: Path, size: int, most_bytes: int) -> None:
+def _make_room(path: StrPath, size: int, most_bytes: int) -> None:
     try:
         fd = os.open(path, _READ)
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def _make_room(path: Path, size: int, most_bytes: int) -> None:
         os.close(fd)
 
 
-def _make_older(path: Path, fd: int) -> bool:
+def _make_older(path: StrPath, fd: int) -> bool:
     """Rename the open file; False while somebody else is about to do it.
 
     Who has the lock of the file at `path` is the only one who may rename it.
@@ -69,11 +69,11 @@ def _make_older(path: Path, fd: int) -> bool:
     except BlockingIOError:
         return False
     if _is_at(path, fd):
-        os.replace(path, f"{path}{OLDER}")
+        os.replace(path, f"{os.fspath(path)}{OLDER}")
     return True
 
 
-def _is_at(path: Path, fd: int) -> bool:
+def _is_at(path: StrPath, fd: int) -> bool:
     try:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except FileNotFoundError:
@@ -83,10 +83,11 @@ def _is_at(path: Path, fd: int) -> bool:
 class Reader:
     """Reads a log from the beginning of its older file, and goes on as it grows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: StrPath) -> None:
         self._path = path
         # The current one first: if it becomes the older one in between, it is only read twice.
-        self._fds = [fd for each in (path, f"{path}{OLDER}") if (fd := _open(each)) is not None]
+        both = (path, f"{os.fspath(path)}{OLDER}")
+        self._fds = [fd for each in both if (fd := _open(each)) is not None]
         if len(self._fds) > 1 and os.path.samestat(*map(os.fstat, self._fds)):
             os.close(self._fds.pop())
 
@@ -114,7 +115,7 @@ class Reader:
             os.close(self._fds.pop())
 
 
-def _open(path: Path | str) -> int | None:
+def _open(path: StrPath) -> int | None:
     try:
         return os.open(path, _READ)
     except FileNotFoundError:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.errors import BoxError
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _READ_BYTES = 1 << 16
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -86,7 +85,8 @@ class Process(NamedTuple):
 
 def boot_id() -> str:
     """This boot's random ID."""
-    return _BOOT_ID.read_text().strip()
+    with open(_BOOT_ID, encoding="ascii") as file:
+        return file.read().strip()
 
 
 def read_at(directory: int, name: str) -> bytes:
@@ -124,7 +124,8 @@ def _refuse_if_hidden(pid: int) -> None:
     except OSError:
         return
     try:
-        if not Path(f"/proc/{pid}").exists() and not _exited(pidfd, 0):
+        there = os.path.exists(f"/proc/{pid}")
+        if not there and not _exited(pidfd, 0):
             raise HiddenProcess(
                 f"The process {pid} runs, but /proc does not show it.",
                 hint="mount /proc without hidepid, or join the group of its gid= option",

@@ -22,11 +22,11 @@ words = st.binary(max_size=9000).map(lambda data: os.fsdecode(data.replace(b"\0"
 
 
 def contact(home: Path) -> Contact:
-    return Contact("web.1a", "web", 3, home / "run" / "web.1a", b"t" * 32, {}, 0, "/", "")
+    return Contact("web.1a", "web", 3, f"{home}/run/web.1a", b"t" * 32, {}, 0, "/", "")
 
 
 def lines(home: Path) -> list[dict[str, Any]]:
-    found = path_of(home, "web").read_bytes().splitlines()
+    found = Path(path_of(home, "web")).read_bytes().splitlines()
     assert all(len(line) < LINE_BYTES for line in found)
     return [value for line in found if (value := parse(line)) is not None]
 
@@ -45,7 +45,7 @@ def test_a_command_leaves_a_line_before_and_one_after(home: Path) -> None:
         entry.ended(Exit(-1, 15, timed_out=False), 5, 0)
     begun, end = lines(home)
     assert begun == start
-    assert path_of(home, "web").stat().st_mode & 0o777 == 0o600
+    assert Path(path_of(home, "web")).stat().st_mode & 0o777 == 0o600
     about = {
         "vm": "web.1a",
         "incarnation": 3,
@@ -64,7 +64,7 @@ def test_a_command_leaves_a_line_before_and_one_after(home: Path) -> None:
     assert end.pop("duration_ms") >= 0
     ending = {"exit_code": 143, "signal": "SIGTERM", "timed_out": False}
     assert end == {"event": "end", **about, **ending, "stdout_bytes": 5, "stderr_bytes": 0}
-    assert b"s3cr3t" not in path_of(home, "web").read_bytes()
+    assert b"s3cr3t" not in Path(path_of(home, "web")).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_log_that_cannot_be_written_stops_no_command(home: Path, trouble: str)
     if trouble == "gone":
         (home / "sandboxes" / "web").rmdir()
     else:
-        path_of(home, "web").mkdir()
+        Path(path_of(home, "web")).mkdir()
     with noted(home, contact(home), "exec", Exec(["x"], {})) as entry:
         entry.ended(Exit(0, 0, timed_out=False))
     assert (home / "sandboxes" / "web").exists() is (trouble != "gone")

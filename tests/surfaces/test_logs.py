@@ -30,7 +30,7 @@ def home(box_home: Path) -> Path:
 
 
 def ran(home: Path, *argv: str, vm: str = "web", end: Exit | None = None) -> None:
-    contact = Contact(vm, "web", 3, home / "run" / vm, b"t" * 32, {}, 0, "/", "")
+    contact = Contact(vm, "web", 3, f"{home}/run/{vm}", b"t" * 32, {}, 0, "/", "")
     verb = "exec" if vm == "web" else "run"
     with command_log.noted(home, contact, verb, Exec(argv, {})) as entry:
         entry.ended(end or Exit(0, 0, timed_out=False))
@@ -43,7 +43,7 @@ def shown(home: Path, *words: str) -> list[str]:
 
 
 def tear(home: Path) -> None:
-    with command_log.path_of(home, "web").open("ab") as log:
+    with Path(command_log.path_of(home, "web")).open("ab") as log:
         log.write(b'{"event": "start", "argv": ["torn')
 
 
@@ -65,14 +65,14 @@ def test_one_line_a_command_without_torn_ones(home: Path) -> None:
 
 def test_a_command_whose_box_was_killed_has_started(home: Path) -> None:
     ran(home, "gone")
-    path = command_log.path_of(home, "web")
+    path = Path(command_log.path_of(home, "web"))
     path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
     assert [line.split("  ")[2:] for line in shown(home)] == [["started", "gone"]]
 
 
 def test_json_is_the_lines_as_they_are_without_torn_ones(home: Path) -> None:
     ran(home, "one")
-    whole = command_log.path_of(home, "web").read_text()
+    whole = Path(command_log.path_of(home, "web")).read_text()
     tear(home)
     assert "\n".join(shown(home, "-o", "json")) + "\n" == whole
     assert [json.loads(line)["event"] for line in whole.splitlines()] == ["start", "end"]
@@ -119,7 +119,7 @@ def test_following_goes_on_over_a_rotation_and_ends_with_130(
 ) -> None:
     assert follower.stdout is not None
     assert follower.stdout.readline().endswith(b"  before\n")
-    path = command_log.path_of(home, "web")
+    path = Path(command_log.path_of(home, "web"))
     ran(home, "last of the old")
     append_line(path, b"", path.stat().st_size)
     assert path.with_name("commands.jsonl.1").exists()

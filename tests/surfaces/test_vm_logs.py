@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def test_each_command_is_in_the_log_and_nothing_that_was_said(web: Live) -> None
     assert [each["stdout_bytes"] for each in found if each["event"] == "end"][1] == 3
     assert [each["vm"] for each in found][:2] == ["web", "web"]
     assert found[-1]["vm"].startswith("web.")
-    raw = command_log.path_of(web.home, "web").read_bytes()
+    raw = Path(command_log.path_of(web.home, "web")).read_bytes()
     assert secret.encode() not in raw
     assert web.vm("web").token.encode() not in raw
 

@@ -71,7 +71,7 @@ def logs(
         _print(console_log.path_of(home, name), show, tail, lambda: _drain(home, name), follow)
     else:
         show = _json_lines if output == "json" else _Commands(name)
-        _print(command_log.path_of(home, name), show, tail, lambda: None, follow)
+        _print(Path(command_log.path_of(home, name)), show, tail, lambda: None, follow)
 
 
 def _print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -37,14 +38,21 @@ def main() -> int:
     return status
 
 
+def is_short(arguments: list[str]) -> bool:
+    """Whether the command takes the short way."""
+    return bool(arguments) and arguments[0] in _FAST
+
+
 def _run(arguments: list[str]) -> int:
-    if arguments and arguments[0] in _FAST:
+    if is_short(arguments):
         from reconciler.surfaces.cli import vm
 
+        gc.enable()
         _raise_on_interrupt()
         return vm.main(arguments)
     from reconciler.surfaces.cli import app
 
+    gc.enable()
     _raise_on_interrupt()
     return app.main(arguments)
 

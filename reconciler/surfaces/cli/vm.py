@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engine import command_log, commands, contact
+from reconciler.engine import command_log, commands, contact, place
 from reconciler.engine.contact import Contact
-from reconciler.engine.home import open_home
 from reconciler.guest import channel, protocol
 from reconciler.surfaces.cli import asking
 from reconciler.surfaces.cli.asking import COMMAND_OPTIONS, OUTPUT_OPTIONS, TERMINAL_OPTIONS
@@ -46,13 +45,16 @@ def _shell(parsed: Parsed) -> int:
 
 
 def _in_running(parsed: Parsed) -> int:
-    home = open_home()
+    try:
+        home = place.private_place(place.home_place())
+    except FileNotFoundError:
+        raise contact.not_running(parsed.name) from None
     vm = contact.running(home, parsed.name)
     with unwinding() as endings:
         return command(home, vm, parsed, endings)
 
 
-def command(home: Path, vm: Contact, parsed: Parsed, endings: Endings) -> int:
+def command(home: str | os.PathLike[str], vm: Contact, parsed: Parsed, endings: Endings) -> int:
     """Run the command in `vm` with our streams, and return its exit status."""
     request = asking.request(vm, parsed)
     with (

@@ -253,10 +253,11 @@ class Sandbox:
         )  # fmt: skip
 
     def _home(self) -> pathlib.Path:
-        from reconciler.engine import home
+        from reconciler.engine import home, place
 
         chosen = self._given_home
-        return home.private_home(home.home_path() if chosen is None else home.checked(chosen))
+        place_ = place.home_place() if chosen is None else place.checked(str(chosen))
+        return home.private_home(pathlib.Path(place_))
 
     def _declared(self) -> Spec:
         from reconciler.surfaces import declared
