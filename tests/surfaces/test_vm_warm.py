@@ -125,9 +125,12 @@ def test_a_vm_that_has_waited_has_the_time_and_new_secrets(vms: Live) -> None:
 
 def test_data_is_still_one_machines_at_a_time_and_no_vm_is_wasted(vms: Live) -> None:
     before = ready(vms)
-    holder = vms.start("run", "web", "--", "sh", "-c", "echo kept > /data/file; sleep 600")
-    until(lambda: len(waiting(vms)) < 2)
-    until(lambda: [vm for vm in records.vm_records(vms.home, "web") if vm.kind == "run"])
+    line = "echo kept > /data/file; echo begun; sleep 600"
+    holder = vms.start("run", "web", "--", "sh", "-c", line, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    # Its record is there before its command has run.
+    assert holder.stdout.readline() == b"begun\n"
+    assert len(waiting(vms)) < 2
     other = next(vm for vm in waiting(vms) if vm.vm in {each.vm for each in before})
     refused = vms.box("run", "web", "--", "true", status=125)
     assert b"A `box run` has /data of web" in refused.stderr
@@ -135,6 +138,7 @@ def test_data_is_still_one_machines_at_a_time_and_no_vm_is_wasted(vms: Live) -> 
     waiter = vms.start("run", "--wait", "60", "web", "--", "cat", "/data/file", stdout=-1)
     holder.send_signal(signal.SIGTERM)
     assert holder.wait(60) == 128 + signal.SIGTERM
+    holder.stdout.close()
     assert waiter.communicate(timeout=60)[0] == b"kept\n"
     filled(vms)
 

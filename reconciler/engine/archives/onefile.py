@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
-from reconciler.engine import commands
+from reconciler.engine import command_log, commands
 from reconciler.engine.archives import pipes
 from reconciler.engine.contact import Contact
 from reconciler.errors import (
@@ -46,6 +47,7 @@ class Readable(Protocol):
 
 
 def take(
+    home: Path,
     vm: Contact,
     path: str,
     put: Callable[[bytes], object],
@@ -61,7 +63,7 @@ def take(
     been given by then. Raises what `put` raises.
     """
     taking = _Taking(path, put, limit_bytes)
-    end, said = _move(vm, pipes.read_output, ("send", path), taking.work, user, timeout_ms)
+    end, said = _move(home, vm, pipes.read_output, ("send", path), taking.work, user, timeout_ms)
     if taking.verdict is not None:
         # A folder may also hold what cannot be read, of which nobody asked.
         raise taking.verdict
@@ -70,6 +72,7 @@ def take(
 
 
 def give(
+    home: Path,
     vm: Contact,
     path: str,
     source: Readable,
@@ -94,7 +97,7 @@ def give(
         _pour(source, size, fd)
         files.write_all(fd, b"\0" * padding(size) + END)
 
-    end, said = _move(vm, pipes.write_input, ("receive", folder), work, user, timeout_ms)
+    end, said = _move(home, vm, pipes.write_input, ("receive", folder), work, user, timeout_ms)
     _check(end, said, path)
 
 
@@ -162,6 +165,7 @@ def _pour(source: Readable, size: int, fd: int) -> None:
 
 
 def _move(
+    home: Path,
     vm: Contact,
     move: Callable[..., protocol.Exit],
     argv: tuple[str, str],
@@ -174,8 +178,10 @@ def _move(
     with (
         channel.claim_port(vm.directory) as sock,
         channel.Session(sock, vm.token) as session,
+        command_log.noted(home, vm, "cp", request) as entry,
     ):
         end = move(session, request, said, work)
+        entry.ended(end)
     text = said.data.decode(errors="backslashreplace").strip()
     return end, "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from reconciler.engine import commands
+from reconciler.engine import command_log, commands
 from reconciler.errors import as_box_error
 from reconciler.guest import channel
 from reconciler.guest.capture import Capture
@@ -15,13 +15,19 @@ from reconciler.surfaces.sdk.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from reconciler.engine.contact import Contact
     from reconciler.guest.protocol import Exit
 
 
 def carry_out(
-    vm: Contact, command: given.Command, stdin: bytes | given.Open | None, limit_bytes: int
+    home: Path,
+    vm: Contact,
+    verb: str,
+    command: given.Command,
+    stdin: bytes | given.Open | None,
+    limit_bytes: int,
 ) -> Result:
     """Run `command` to its end; keep at most `limit_bytes` of either stream, half of each end."""
     request = command.request(vm)
@@ -30,9 +36,11 @@ def carry_out(
         given.descriptor(stdin) as source,
         channel.claim_port(vm.directory) as sock,
         channel.Session(sock, vm.token) as session,
+        command_log.noted(home, vm, verb, request) as entry,
     ):
         began = time.monotonic()
         end = session.carry_out(request, stdin=source, stdout=stdout, stderr=stderr)
+        entry.ended(end, stdout.total, stderr.total)
         return result(end, since(began), stdout, stderr)
 
 

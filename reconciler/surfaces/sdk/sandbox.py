@@ -70,7 +70,7 @@ class Sandbox:
 
         command = given.command(argv, env, cwd, user, timeout)
         with carrying.told():
-            return carrying.carry_out(self._running(), command, stdin, limit_bytes)
+            return carrying.carry_out(*self._running(), "exec", command, stdin, limit_bytes)
 
     def run(
         self,
@@ -107,7 +107,7 @@ class Sandbox:
                         wait_seconds=wait_seconds,
                         progress=_unheard,
                     )
-                    return carrying.carry_out(vm, command, stdin, limit_bytes)
+                    return carrying.carry_out(home, vm, "run", command, stdin, limit_bytes)
                 finally:
                     _end(home, self.name, machine)
             finally:
@@ -189,7 +189,7 @@ class Sandbox:
         limit_ms = given.timeout_ms(timeout)
         with given.measured(data, limit_bytes) as (source, size):
             onefile.give(
-                self._running(), given.path(path), source,
+                *self._running(), given.path(path), source,
                 size=size, mode=mode, user=user, timeout_ms=limit_ms,
             )  # fmt: skip
 
@@ -230,7 +230,7 @@ class Sandbox:
         if ours is None:
             return
         try:
-            now = self._running().incarnation
+            now = self._running()[1].incarnation
         except NotRunning:
             return
         if now == ours:
@@ -248,7 +248,7 @@ class Sandbox:
 
         limit_ms = given.timeout_ms(timeout)
         return onefile.take(
-            self._running(), given.path(path), put,
+            *self._running(), given.path(path), put,
             limit_bytes=limit_bytes, user=user, timeout_ms=limit_ms,
         )  # fmt: skip
 
@@ -264,10 +264,11 @@ class Sandbox:
 
         return declared.sandbox(self._home(), self.name)[0]
 
-    def _running(self) -> Contact:
+    def _running(self) -> tuple[pathlib.Path, Contact]:
         from reconciler.engine import contact
 
-        return contact.running(self._home(), self.name)
+        home = self._home()
+        return home, contact.running(home, self.name)
 
     def _converge(self, state: str) -> Converged:
         from reconciler.surfaces import standing

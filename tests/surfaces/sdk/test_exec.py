@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engine import command_log
 from reconciler.errors import BoxError, Refused
-from reconciler.sdk import CommandFailed, NotRunning, Sandbox
+from reconciler.sdk import CommandFailed, NotFound, NotRunning, Sandbox
 from tests.surfaces.sdk.ending import until_gone
 
 MIB = 1 << 20
@@ -164,3 +165,21 @@ def test_the_callers_signal_handlers_stay(box: Sandbox) -> None:
     box.exec(["true"])
     assert signal.getsignal(signal.SIGTERM) is handler
     assert mine == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)]
+
+
+def test_each_command_is_in_the_log_and_what_it_said_is_not(box: Sandbox, home: Path) -> None:
+    (home / "sandboxes" / "web").mkdir(exist_ok=True)
+    box.exec(["sh", "-c", "cat; exit 2"], stdin=b"secret", env={"A": "secret"})
+    with box.stream(["echo", "said"]) as process:
+        process.wait()
+    with pytest.raises(NotFound):
+        box.read_file("/no/such")
+    text = command_log.path_of(home, "web").read_bytes()
+    lines = [line for line in map(command_log.parse, text.splitlines()) if line]
+    ends = [line for line in lines if line["event"] == "end"]
+    assert [(e["verb"], e["argv"][0], e["exit_code"]) for e in ends] == [
+        ("exec", "sh", 2),
+        ("exec", "echo", 0),
+        ("cp", "send", 1),
+    ]
+    assert b"secret" not in text
