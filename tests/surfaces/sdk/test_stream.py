@@ -90,7 +90,8 @@ def test_a_signal_from_another_thread_wakes_the_reader(box: Sandbox) -> None:
         next(pieces)
         thread = threading.Thread(target=it.send_signal, args=("USR1",))
         thread.start()
-        assert next(pieces) == ("stdout", b"got\n")
+        # The shell may also say on stderr that the signal ended its `sleep`.
+        assert ("stdout", b"got\n") in pieces
         thread.join()
 
 
