@@ -13,7 +13,7 @@ from reconciler.engine.home import home_path, open_home
 from reconciler.errors import NotFound, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
-from reconciler.surfaces.cli import boxfiles, converge, logs, quickstart
+from reconciler.surfaces.cli import boxfiles, completion, converge, logs, quickstart
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Usage
 from reconciler.surfaces.cli.terminal import progress
@@ -265,3 +265,4 @@ boxfiles.register(app)
 converge.register(app)
 app.command()(logs.logs)
 quickstart.register(app)
+completion.register(app)
