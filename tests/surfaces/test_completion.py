@@ -40,6 +40,7 @@ LINES = {
     "box exec web ls --us\t": ("exec", "web", "ls", "--us"),
     "box exec web ls we\t": ("exec", "web", "ls", "we"),
     "box up decl\t": ("up", "declared"),
+    "box up za\t": ("up", "za"),
     "box up fold\t": ("up", "folder"),
     "box logs --con\twe\t": ("logs", "--console", "web"),
     "box cp we\t/f .": ("cp", "web:/f", "."),
@@ -55,7 +56,7 @@ LINES = {
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "home" / "sandboxes" / "web").mkdir(parents=True)
-    (tmp_path / "home" / "sandboxes" / "Web $(touch hacked)").mkdir()
+    (tmp_path / "home" / "sandboxes" / "zap $(touch hacked)").mkdir()
     (tmp_path / "desired" / "folder").mkdir(parents=True)
     (tmp_path / "desired" / "folder" / "Boxfile").touch()
     (tmp_path / "desired" / "declared.Boxfile").touch()

@@ -146,3 +146,20 @@ def _has_open(pid: int, path: Path) -> bool:
         except FileNotFoundError:
             continue
     return False
+
+
+def test_the_way_to_a_command_loads_nothing_slow(box_home: Path) -> None:
+    box_exec = [str(REPO / "reconciler/__main__.py"), "exec", "web", "-o", "json", "--", "true"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-X", "importtime", *box_exec],
+        env={"BOX_HOME": str(box_home), "HOME": str(box_home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert b"web is not running" in done.stderr
+    loaded = {line.split(b"|")[-1].strip().decode() for line in done.stderr.splitlines()}
+    assert "reconciler.engine.command_log" in loaded
+    slow = {"argparse", "ast", "base64", "dataclasses", "datetime", "inspect", "subprocess"}
+    assert loaded & (slow | {"pydantic", "rich", "shlex", "typer", "yaml"}) == set()
