@@ -174,7 +174,7 @@ def test_each_command_is_in_the_log_and_what_it_said_is_not(box: Sandbox, home: 
         process.wait()
     with pytest.raises(NotFound):
         box.read_file("/no/such")
-    text = command_log.path_of(home, "web").read_bytes()
+    text = Path(command_log.path_of(home, "web")).read_bytes()
     lines = [line for line in map(command_log.parse, text.splitlines()) if line]
     ends = [line for line in lines if line["event"] == "end"]
     assert [(e["verb"], e["argv"][0], e["exit_code"]) for e in ends] == [
