@@ -134,7 +134,7 @@ def note_boundary(directory: Path, found: Mapping[str, str]) -> None:
     """Note in a VM's directory the stamps of what decides its kernel boundary."""
     from reconciler.linux import files
 
-    files.write_json(directory / _BOUNDARY, dict(found))
+    files.write_json(directory / _BOUNDARY, dict(found), durable=False)
 
 
 def same(stamped: Mapping[str, str]) -> bool:

@@ -26,6 +26,7 @@ from reconciler.engine import (
     slots,
     snapshots,
     traces,
+    turns,
     warm,
 )
 from reconciler.engine.home import disk_of, machine_id, sandbox_directory
@@ -107,7 +108,8 @@ def start_vm(
             # Written first: whatever happens from here on can be found and taken away by its name.
             records.keep_vm(home, record)
             record.directory(home).mkdir(mode=0o700)
-            return _bring_up(start, fd)
+            with turns.turn(home, progress):
+                return _bring_up(start, fd)
         except BaseException:
             traces.discard(home, record)
             raise
@@ -266,7 +268,8 @@ def _starting(
     start: _Start, launch: Launch, *, incoming: bool
 ) -> Iterator[tuple[Vm, identity.ProcessIdentity]]:
     def meanwhile() -> None:
-        files.write_json(launch.directory / "policy.json", launch.policy().to_json())
+        policy = launch.policy().to_json()
+        files.write_json(launch.directory / "policy.json", policy, durable=False)
         contact.note_boundary(launch.directory, start.parts.boundary)
         if start.record.kind == WARM:
             warm.note_sources(launch.directory, start.parts.sources(start.home, start.spec.base))

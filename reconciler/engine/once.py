@@ -6,12 +6,15 @@ waiting VM would be spent on it.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.engine import warm
 from reconciler.engine.contact import Contact, contact_of
+from reconciler.engine.powering_off import power_off
 from reconciler.errors import Busy
 from reconciler.linux import files, identity
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from reconciler.engine.spec import Spec
 
 _TERM_MS = 1000
+_KILL_SECONDS = 5.0
 
 
 class Machine:
@@ -43,6 +47,7 @@ class Machine:
         self._name = name
         # By its name, what is ours alone; and the token that a waiting one has once it is ours.
         self._noted: dict[str, str | None] = {}
+        self.keeps_waiting = False
 
     def start(
         self,
@@ -84,7 +89,6 @@ class Machine:
         from reconciler.engine import records, traces
         from reconciler.engine.stopping import stop_vm
 
-        keeps_waiting = False
         for vm, token in self._noted.items():
             try:
                 record = records.vm_record(self._home, vm)
@@ -94,8 +98,39 @@ class Machine:
                 continue
             if record is not None and token in (None, record.token):
                 stop_vm(self._home, record, term_ms=_TERM_MS)
-                keeps_waiting = keeps_waiting or bool(record.spec.warm)
-        return keeps_waiting
+                self.keeps_waiting = self.keeps_waiting or bool(record.spec.warm)
+        return self.keeps_waiting
+
+    def end_soon(self) -> tuple[str, ...]:
+        """End what was taken while it waited, as far as anybody can tell who uses the sandbox.
+
+        Its VMM is told to end, /data written out and free; what else there is of it is left to
+        whoever fills the pool (`traces.discard_named`), which takes longer than all this. Other VMs
+        are ended whole. The names of those that are left.
+        """
+        taken = [vm for vm, token in self._noted.items() if token and self._kill(vm, token)]
+        if len(taken) < len(self._noted):
+            self.end()
+        return tuple(taken)
+
+    def _kill(self, vm: str, token: str) -> bool:
+        try:
+            value = files.read_json(self._home / "run" / f"{vm}.json")
+            if value["token"] != token:
+                return False
+            who = identity.ProcessIdentity.from_dict(value["identity"])
+            with_data = bool(value["with_data"])
+        except (OSError, files.BrokenFile, AttributeError, KeyError, TypeError, ValueError):
+            return False
+        with identity.open_process(who) as vmm, contextlib.suppress(ProcessLookupError):
+            if vmm is not None:
+                if with_data:
+                    directory = self._home / "run" / vm
+                    power_off(directory, bytes.fromhex(token), vmm, _TERM_MS)
+                vmm.signal(signal.SIGKILL)
+                # What it had of /data is free with its end, and not before.
+                return not with_data or vmm.wait(_KILL_SECONDS)
+        return True
 
     def _take(self, with_data: bool) -> Contact | None:  # noqa: FBT001
         return warm.take(

@@ -165,7 +165,8 @@ def keep_vm(home: Path, record: VmRecord) -> None:
         "identity": record.identity and record.identity.to_dict(),
         "owner": record.owner and record.owner.to_dict(),
     }
-    files.write_json(home / "run" / f"{record.vm}.json", value)
+    # No VM outlives the boot that it is of.
+    files.write_json(home / "run" / f"{record.vm}.json", value, durable=False)
 
 
 def forget_vm(home: Path, vm: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import reconciler
@@ -14,6 +15,7 @@ from reconciler.errors import BoxError
 
 _STREAMS = range(3)
 _BEGIN_SECONDS = 30.0
+_OTHER_SECONDS = 60.0
 _BEGIN = """
 import os, sys
 from pathlib import Path
@@ -25,15 +27,14 @@ refill_in_background(Path(home), name)
 """
 
 
-def refill_in_background(home: Path, name: str) -> None:
-    """Begin to fill the pool of a sandbox, unless somebody is at it, and return at once.
+def refill_in_background(home: Path, name: str, ended: Sequence[str] = ()) -> None:
+    """Begin to fill the pool of a sandbox and return at once; first what is left of `ended` goes.
 
-    The process belongs to nobody: it has no terminal, none of our streams, and outlives us. It has
-    the pool's lock from the start, so that whoever waits for that waits for its end.
+    The process belongs to nobody: it has no terminal, none of our streams, and outlives us. Unless
+    somebody is at it, it has the pool's lock from the start, so that whoever waits for that waits
+    for its end.
     """
     with warm.filling(home, name) as lock:
-        if lock is None:
-            return
         child = os.fork()
         if child:
             os.waitpid(child, 0)
@@ -42,7 +43,8 @@ def refill_in_background(home: Path, name: str) -> None:
             os.setsid()
             if os.fork() == 0:
                 _detach(lock)
-                _refill(home, name)
+                _discard(home, ended)
+                _refill(home, name, alone=lock is not None)
         finally:
             os._exit(0)
 
@@ -66,20 +68,37 @@ def refill_beside(home: Path, name: str) -> None:
             )
 
 
-def _detach(lock: int) -> None:
+def _detach(lock: int | None) -> None:
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(signo, signal.SIG_DFL)
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in _STREAMS:
         os.dup2(null, fd)
-    os.closerange(len(_STREAMS), lock)
-    os.closerange(lock + 1, os.sysconf("SC_OPEN_MAX"))
+    keep = len(_STREAMS) - 1 if lock is None else lock
+    os.closerange(len(_STREAMS), keep)
+    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _refill(home: Path, name: str) -> None:
+def _discard(home: Path, ended: Sequence[str]) -> None:
+    from reconciler.engine import traces
+
+    for vm in ended:
+        # What cannot be taken away now is found by the next command or pass.
+        with contextlib.suppress(OSError, BoxError):
+            traces.discard_named(home, vm)
+
+
+def _refill(home: Path, name: str, *, alone: bool) -> None:
     from reconciler.engine import records, warming
 
     record = records.sandbox_record(home, name)
-    if record is not None and record.spec.warm and record.spec.state != "stopped":
+    if record is None or not record.spec.warm or record.spec.state == "stopped":
+        return
+    if alone:
         warming.fill_alone(home, record.spec, lambda _: None)
+        return
+    # Whoever is at it may have counted before ours was taken.
+    with warm.filling(home, name, wait_seconds=_OTHER_SECONDS) as lock:
+        if lock is not None:
+            warming.fill_alone(home, record.spec, lambda _: None)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 from reconciler.engine import console_log, traces
+from reconciler.engine.powering_off import power_off
 from reconciler.engine.records import VmRecord
-from reconciler.errors import BoxError
-from reconciler.guest import channel
 from reconciler.linux import identity
 
 _TERM_MS = 5000
-_POWER_OFF_SECONDS = 10.0
 
 
 def stop_vm(home: Path, record: VmRecord, *, term_ms: int = _TERM_MS) -> bool:
@@ -34,11 +31,4 @@ def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:
         if vmm is None:
             return False
         console_log.drain_if_possible(home, record)
-        with (
-            contextlib.suppress(BoxError),
-            channel.claim_port(record.directory(home), channel.PORTS, 2.0) as sock,
-            channel.Session(sock, bytes.fromhex(record.token), 5.0) as session,
-        ):
-            session.shutdown(term_ms)
-            return vmm.wait(term_ms / 1000 + _POWER_OFF_SECONDS)
-        return False
+        return power_off(record.directory(home), bytes.fromhex(record.token), vmm, term_ms)

@@ -67,7 +67,8 @@ def take(
 
 def note_sources(directory: Path, found: Mapping[str, str]) -> None:
     """Note in a VM's directory the stamps of all that another one would be made of now."""
-    files.write_json(directory / _SOURCES, {"kernel": _own_kernel(), "files": dict(found)})
+    value = {"kernel": _own_kernel(), "files": dict(found)}
+    files.write_json(directory / _SOURCES, value, durable=False)
 
 
 def _own_kernel() -> str:
@@ -85,13 +86,13 @@ def locked(home: Path, vm: str) -> Any:  # noqa: ANN401 - a context manager of a
 
 
 @contextlib.contextmanager
-def filling(home: Path, name: str) -> Iterator[int | None]:
+def filling(home: Path, name: str, *, wait_seconds: float = 0) -> Iterator[int | None]:
     """Be the only one that fills the pool of a sandbox, by an open file; None when another is."""
     with contextlib.ExitStack() as stack:
         lock = sandbox_directory(home, name) / "warm.lock"
         fd = None
         with contextlib.suppress(Busy):
-            fd = stack.enter_context(files.locked(lock, timeout_seconds=0))
+            fd = stack.enter_context(files.locked(lock, timeout_seconds=wait_seconds))
         yield fd
 
 
@@ -150,7 +151,7 @@ def _take(
             old = bytes.fromhex(value["token"])
             value |= _ours(with_data)
             noting(vm, value["token"])
-            files.write_json(home / "run" / f"{vm}.json", value)
+            files.write_json(home / "run" / f"{vm}.json", value, durable=False)
     except (Busy, FileNotFoundError):
         return None
     taken = contact.read(home, vm, value)
@@ -199,18 +200,31 @@ def _hand_over(home: Path, taken: Contact, old_token: bytes, *, with_data: bool)
             with disk.opened(disk_of(home, taken.sandbox)) as fd:
                 control.attach_data(qmp, fd)
         qmp.execute("cont")
+    claim(home, taken._replace(token=old_token), taken.token, mount_data=with_data)
+
+
+def claim(
+    home: Path,
+    vm: Contact,
+    new_token: bytes,
+    *,
+    mount_data: bool = False,
+    rehearse_data: bool = False,
+) -> None:
+    """Give a VM that was claimed before another token, fresh randomness and the time."""
     with (
-        channel.claim_port(taken.directory, timeout_seconds=_CONTROL_SECONDS) as sock,
-        channel.Session(sock, old_token, _CONTROL_SECONDS) as session,
+        channel.claim_port(vm.directory, timeout_seconds=_CONTROL_SECONDS) as sock,
+        channel.Session(sock, vm.token, _CONTROL_SECONDS) as session,
     ):
         session.claim(
             protocol.Claim(
-                token=taken.token,
+                token=new_token,
                 entropy=os.urandom(protocol.ENTROPY_SIZE),
                 realtime_ns=time.time_ns(),
-                machine_id=machine_id(home, taken.sandbox),
-                hostname=taken.sandbox,
-                mount_data=with_data,
+                machine_id=machine_id(home, vm.sandbox),
+                hostname=vm.sandbox,
+                mount_data=mount_data,
+                rehearse_data=rehearse_data,
             )
         )
 

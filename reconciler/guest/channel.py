@@ -178,10 +178,17 @@ class Session:
     def shutdown(self, deadline_ms: int, timeout_seconds: float = _ANSWER_SECONDS) -> None:
         """Ask the guest to end: TERM to all, KILL after deadline_ms, disks in order, power off.
 
-        Returns when the agent has begun; the end is seen on the VMM's process.
+        Returns when the agent has begun: see `down`.
         """
         frame = protocol.encode_frame(protocol.SHUTDOWN, struct.pack("<I", deadline_ms))
         self._ask(frame, protocol.SHUTTING_DOWN, timeout_seconds)
+
+    def down(self, timeout_seconds: float) -> None:
+        """Wait for the guest to say, after `shutdown`, that nothing is left to write out.
+
+        Raises ChannelClosed when the VM went away without a word, NoAnswer.
+        """
+        self._expect(protocol.DOWN, time.monotonic() + timeout_seconds)
 
     def signal(self, signo: int) -> None:
         """Send a signal to the running command's process group.

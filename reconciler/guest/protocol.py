@@ -33,7 +33,7 @@ LIMITS_MAX = 16
 UNCLAIMED_TOKEN = b"box-unclaimed-agent-protocol-v1".ljust(TOKEN_SIZE, b"\0")
 
 CLAIM, EXEC, STDIN, STDIN_EOF, SIGNAL, PING, SHUTDOWN, RESIZE = range(1, 9)
-READY, CLAIMED, STARTED, STDIN_ACK = 0x80, 0x81, 0x82, 0x83
+READY, CLAIMED, STARTED, STDIN_ACK, DOWN = 0x80, 0x81, 0x82, 0x83, 0x84
 PONG, SHUTTING_DOWN, STDOUT, STDERR, EXIT, ERROR = 0x86, 0x87, 0x88, 0x89, 0x8A, 0x8F
 
 NAMES = {
@@ -41,6 +41,7 @@ NAMES = {
     CLAIMED: "CLAIMED",
     STARTED: "STARTED",
     STDIN_ACK: "STDIN_ACK",
+    DOWN: "DOWN",
     PONG: "PONG",
     SHUTTING_DOWN: "SHUTTING_DOWN",
     STDOUT: "STDOUT",
@@ -55,6 +56,7 @@ _BOUNDS = {
     CLAIMED: (0, 0),
     STARTED: (4, 4),
     STDIN_ACK: (4, 4),
+    DOWN: (0, 0),
     PONG: (0, PING_MAX),
     SHUTTING_DOWN: (0, 0),
     STDOUT: (1, FRAME_MAX),
@@ -64,6 +66,7 @@ _BOUNDS = {
 }
 
 _CLAIM_MOUNT_DATA = 1
+_CLAIM_REHEARSE_DATA = 2
 _EXEC_TERMINAL = 1
 _EXIT_TIMED_OUT = 1
 _EXIT_TRUNCATED = 2
@@ -223,7 +226,8 @@ class Claim(NamedTuple):
     realtime_ns: int
     machine_id: bytes
     hostname: str
-    mount_data: bool
+    mount_data: bool = False
+    rehearse_data: bool = False
 
 
 def encode_claim(claim: Claim) -> bytes:
@@ -233,6 +237,7 @@ def encode_claim(claim: Claim) -> bytes:
     if sizes != (TOKEN_SIZE, ENTROPY_SIZE, MACHINE_ID_SIZE) or len(hostname) > HOSTNAME_MAX:
         raise ValueError(sizes)
     flags = _CLAIM_MOUNT_DATA if claim.mount_data else 0
+    flags |= _CLAIM_REHEARSE_DATA if claim.rehearse_data else 0
     tail = struct.pack("<BB", flags, len(hostname)) + hostname
     clock = struct.pack("<q", claim.realtime_ns)
     return encode_frame(CLAIM, claim.token + claim.entropy + clock + claim.machine_id + tail)

@@ -27,10 +27,12 @@ class BrokenFile(BoxError):
     code = Code.BROKEN_STATE
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
     """Put `data` at `path` so that every reader, and a power cut, sees the old or the new whole.
 
-    The file gets exactly `mode`, whatever the umask. Raises OSError; then `path` is as it was.
+    The file gets exactly `mode`, whatever the umask. What means nothing after this boot need not be
+    `durable`: it is not waited for until it is on the disk, and a power cut may leave it empty.
+    Raises OSError; then `path` is as it was.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}{_TEMPORARY}")
     fd = os.open(temporary, _CREATE, 0o600)
@@ -38,14 +40,16 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
         try:
             write_all(fd, data)
             os.fchmod(fd, mode)
-            os.fsync(fd)
+            if durable:
+                os.fsync(fd)
         finally:
             os.close(fd)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
 
 
 def sweep(directory: Path) -> None:
@@ -91,10 +95,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def write_json(path: Path, value: dict[str, Any], mode: int = 0o600) -> None:
+def write_json(
+    path: Path, value: dict[str, Any], mode: int = 0o600, *, durable: bool = True
+) -> None:
     """Write a JSON object with sorted keys through `write_atomic`."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
-    write_atomic(path, text.encode(), mode)
+    write_atomic(path, text.encode(), mode, durable=durable)
 
 
 @contextlib.contextmanager

@@ -60,6 +60,16 @@ def attach_data(qmp: Qmp, disk: int) -> None:
     qmp.execute("blockdev-del", {"node-name": "data-empty"})
 
 
+def detach_data(qmp: Qmp, size_bytes: int) -> None:
+    """Take the disk image away again: an empty node of `size_bytes` is behind the device then."""
+    empty = {"node-name": "data-empty", "driver": "null-co", "size": size_bytes}
+    qmp.execute("blockdev-add", empty)
+    node = {"node-name": "data", "driver": "raw", "file": "data-empty"}
+    qmp.execute("blockdev-reopen", {"options": [node]})
+    qmp.execute("blockdev-del", {"node-name": "data-disk"})
+    qmp.execute("remove-fd", {"fdset-id": _DISK_FDSET})
+
+
 def console(qmp: Qmp, *, timeout_seconds: float = 10.0) -> bytes:
     """What the guest printed on its console since this was asked last, at most CONSOLE_BYTES."""
     import base64

@@ -38,10 +38,10 @@ _Noreturn static void halt(void)
 	_exit(1);
 }
 
-_Noreturn void power_off(void)
+void power_unmount(void)
 {
 	if (!is_init())
-		_exit(0);
+		return;
 	sync();
 	/* A mount over it, or a process that cannot be killed, keeps it busy. */
 	if (umount2("/data", 0) < 0 && errno == EBUSY) {
@@ -49,6 +49,13 @@ _Noreturn void power_off(void)
 		umount2("/data", MNT_DETACH);
 		sync();
 	}
+}
+
+_Noreturn void power_off(void)
+{
+	if (!is_init())
+		_exit(0);
+	power_unmount();
 	halt();
 }
 

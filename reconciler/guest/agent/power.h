@@ -5,6 +5,9 @@
 /* Sends a signal to everything the commands started. */
 void power_signal_all(int signo);
 
+/* Writes everything out and takes /data down; nothing for a plain process. */
+void power_unmount(void);
+
 /* Ends the VM with its disks in order, or the process when it is a plain one. */
 _Noreturn void power_off(void);
 

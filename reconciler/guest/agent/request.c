@@ -19,6 +19,7 @@
 
 static bool claimed;
 static int64_t shutdown_deadline;
+static struct port *shutdown_port; /* that asked for it last */
 
 /* The strings of READY, each with its NUL. */
 static char kernel_text[512];
@@ -158,7 +159,16 @@ static void handle_signal(struct port *port, uint32_t signo)
 static void handle_shutdown(struct port *port, uint32_t deadline_ms, int64_t now)
 {
 	reply(port, REP_SHUTTING_DOWN, NULL, 0);
+	shutdown_port = port;
 	shutdown_deadline = now + (int64_t)min_size(deadline_ms, SHUTDOWN_MAX_MS);
+}
+
+void request_tell_down(void)
+{
+	if (shutdown_port->state != SESSION_OPEN)
+		return;
+	reply(shutdown_port, REP_DOWN, NULL, 0);
+	output_flush(shutdown_port);
 }
 
 void request_handle(struct port *port, uint8_t type, const uint8_t *payload, size_t size, int64_t now)

@@ -19,4 +19,7 @@ void request_handle(struct port *port, uint8_t type, const uint8_t *payload, siz
 /* When the commands of a SHUTDOWN have to be gone; 0: none was asked for. */
 int64_t request_shutdown_deadline(void);
 
+/* Tells who asked for it that nothing is left to write out. */
+void request_tell_down(void);
+
 #endif

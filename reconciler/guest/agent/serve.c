@@ -161,8 +161,11 @@ static void step_shutdown(int64_t now)
 		stage = KILL_SENT;
 		power_signal_all(SIGKILL);
 	}
-	if ((!children && all_said()) || now >= deadline + FLUSH_MS)
+	if ((!children && all_said()) || now >= deadline + FLUSH_MS) {
+		power_unmount();
+		request_tell_down();
 		power_off();
+	}
 }
 
 _Noreturn void serve(void)

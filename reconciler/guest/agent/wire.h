@@ -32,6 +32,7 @@ enum reply {
 	REP_CLAIMED = 0x81,
 	REP_STARTED = 0x82,
 	REP_STDIN_ACK = 0x83,
+	REP_DOWN = 0x84,
 	REP_PONG = 0x86,
 	REP_SHUTTING_DOWN = 0x87,
 	REP_STDOUT = 0x88,
@@ -41,6 +42,7 @@ enum reply {
 };
 
 #define CLAIM_MOUNT_DATA 1
+#define CLAIM_REHEARSE_DATA 2
 #define EXEC_TERMINAL 1
 #define EXEC_LOGIN 2
 #define EXEC_OWN 4

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import threading
 from typing import TYPE_CHECKING
 
 from reconciler.engine import once
 from reconciler.engine.home import open_home
+from reconciler.engine.refilling import refill_in_background
 from reconciler.surfaces.cli import asking, vm
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Parsed, Usage
@@ -36,28 +35,20 @@ def run(given: Parsed) -> int:
                     wait_seconds=wait_seconds,
                     progress=progress(parsed.name),
                 )
-                # While its command runs: the end of a VM takes most of what its start would.
-                threading.Thread(target=_load_end).start()
                 return vm.command(home, contact, parsed, endings)
             finally:
                 # A signal up to here, even in this call, still reaches the block below.
                 endings.ignore()
         finally:
-            if machine.end():
-                from reconciler.engine.refilling import refill_in_background
-
-                refill_in_background(home, parsed.name)
+            left = machine.end_soon()
+            if left or machine.keeps_waiting:
+                refill_in_background(home, parsed.name, left)
 
 
 def _declared(home: Path, name: str) -> Spec:
     from reconciler.surfaces import declared
 
     return declared.sandbox(home, name)[0]
-
-
-def _load_end() -> None:
-    for module in ("records", "stopping", "refilling"):
-        importlib.import_module(f"reconciler.engine.{module}")
 
 
 def _given_wait(parsed: Parsed) -> float | None:
