@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.engine.stamp import stamp_of
 from reconciler.errors import NotRunning
 from reconciler.guest import protocol
-from reconciler.linux import identity
+from reconciler.linux import identity, quick_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,7 +82,7 @@ def _record(home: StrPath, name: str) -> VmRecord | None:
 def _read_json(path: str) -> dict[str, Any]:
     """The JSON object in a file. Raises OSError, ValueError, RecursionError."""
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to load
-        value = json.loads(file.read())
+        value = quick_json.loads(file.read())
     if not isinstance(value, dict):
         raise TypeError(path)
     return value

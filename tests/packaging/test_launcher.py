@@ -24,10 +24,23 @@ def checkout(folder: Path) -> Path:
         shutil.copy2(ROOT / name, folder / name)
     (folder / "reconciler").mkdir()
     (folder / "reconciler/__init__.py").write_text('__version__ = "0.0.1"\n')
-    (folder / "reconciler/__main__.py").write_text(
-        "import sys\nimport pydantic, reconciler\nprint(reconciler.__file__, sys.argv[1:])\n"
-    )
+    shutil.copy2(ROOT / "reconciler/__main__.py", folder / "reconciler/__main__.py")
+    (folder / "reconciler/surfaces/cli").mkdir(parents=True)
+    (folder / "reconciler/surfaces/cli/main.py").write_text(MAIN)
     return folder
+
+
+MAIN = """
+import sys
+import pydantic, reconciler
+
+def main():
+    print(reconciler.__file__, sys.argv[1:])
+    return 0
+
+def is_short(words):
+    return not words
+"""
 
 
 def start(folder: Path, *arguments: str, path: str = "/usr/bin:/bin") -> subprocess.Popen[str]:
