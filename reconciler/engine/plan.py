@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.boxfile.changes import Change, changes
 from reconciler.data import disk
-from reconciler.engine.warm import is_made_for
+from reconciler.engine.warm import is_same
 
 if TYPE_CHECKING:
     from reconciler.engine.observe import Observation
@@ -104,7 +104,7 @@ def _unfit(spec: Spec, seen: Observation) -> dict[str, str]:
         why = each.fault
         if not why and spec.state == "stopped":
             why = "declared `state: stopped`"
-        elif not why and not is_made_for(spec, each.vm):
+        elif not why and not is_same(spec, each.vm.spec):
             why = "it was made for another declaration"
         elif not why and fit >= spec.warm:
             why = f"declared `warm: {spec.warm}`"

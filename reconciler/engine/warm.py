@@ -24,7 +24,6 @@ from reconciler.linux import files, identity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from reconciler.engine.records import VmRecord
     from reconciler.engine.spec import Spec
 
 _SOURCES = "sources.json"
@@ -75,9 +74,9 @@ def _own_kernel() -> str:
     return os.environ.get("BOX_KERNEL", "")
 
 
-def is_made_for(spec: Spec, vm: VmRecord) -> bool:
-    """Whether a waiting VM was made for this very declaration."""
-    return _same(spec.to_json(), vm.spec.to_json())
+def is_same(one: Spec, other: Spec) -> bool:
+    """Whether a VM that was made for one of these declarations is one for the other too."""
+    return _same(one.to_json(), other.to_json())
 
 
 def locked(home: Path, vm: str) -> Any:  # noqa: ANN401 - a context manager of a descriptor

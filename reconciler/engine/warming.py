@@ -74,6 +74,8 @@ def fill_alone(home: Path, spec: Spec, progress: Progress) -> None:
     try:
         _fill(home, spec, progress)
     except (BoxError, OSError) as error:
+        if not _is_wanted(home, spec):
+            return  # whoever brought the sandbox down has ended it under us
         known = as_box_error(error)
         progress(f"no VM could be got ready to wait: {known.brief}")
         with contextlib.suppress(OSError):
@@ -86,11 +88,19 @@ def _fill(home: Path, spec: Spec, progress: Progress) -> None:
             traces.discard(home, vm)
     # Counted, not until it is full: VMs that end as fast as they come are no endless work.
     for _ in range(spec.warm):
-        if len(members(home, spec.name)) >= spec.warm:
+        if len(members(home, spec.name)) >= spec.warm or not _is_wanted(home, spec):
             break
         progress("getting a VM ready to wait")
         _start(home, spec, progress)
     (sandbox_directory(home, spec.name) / _TROUBLE).unlink(missing_ok=True)
+
+
+def _is_wanted(home: Path, spec: Spec) -> bool:
+    """Whether VMs of this spec are still to wait: somebody may have brought the sandbox down."""
+    record = records.sandbox_record(home, spec.name)
+    if record is None or record.spec.state == "stopped" or not record.spec.warm:
+        return False
+    return warm.is_same(record.spec, spec)
 
 
 def _start(home: Path, spec: Spec, progress: Progress) -> None:
@@ -103,6 +113,9 @@ def _start(home: Path, spec: Spec, progress: Progress) -> None:
             with control.connected(record.directory(home), timeout_seconds=_CONTROL_SECONDS) as qmp:
                 token = _rehearse(home, record, qmp)
                 qmp.execute("stop")
+            if not _is_wanted(home, spec):
+                traces.discard(home, record)
+                return
             records.keep_vm(home, replace(record, ready=True, owner=None, token=token.hex()))
     except BaseException:
         traces.discard(home, record)

@@ -197,6 +197,17 @@ def test_down_and_destroy_and_a_smaller_number_take_them_away(vms: Live) -> None
     assert vms.leftovers() == []
 
 
+@pytest.mark.parametrize("how", ["down", "destroy"])
+def test_what_is_being_got_ready_when_it_is_not_wanted_any_more_goes(vms: Live, how: str) -> None:
+    vms.declare("slow", WARM + "warmup:\n  - sleep 3\n")
+    filling = vms.start("sync", str(vms.folder), stdout=subprocess.DEVNULL)
+    until(lambda: list(records.vm_records(vms.home, "slow")))
+    vms.box(how, "slow")
+    (vms.folder / "slow.Boxfile").unlink()
+    assert filling.wait(100) in (0, 1)
+    assert list(records.vm_records(vms.home, "slow")) == []
+
+
 def test_a_warmup_that_fails_is_told_and_stops_nothing_else(vms: Live) -> None:
     warmup = "warmup:\n  - ':'\n  - printf 'b\\007ad' >&2; exit 7\n"
     vms.declare("web", SMALL + DATA + "warm: 1\n" + warmup)
