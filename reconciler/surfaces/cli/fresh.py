@@ -42,7 +42,11 @@ def run(given: Parsed) -> int:
         finally:
             left = machine.end_soon()
             if left or machine.keeps_waiting:
-                refill_in_background(home, parsed.name, left)
+                try:
+                    refill_in_background(home, parsed.name, left)
+                except OSError:
+                    # No process for it, or no room for its lock: then we do what has to be done.
+                    machine.end()
 
 
 def _declared(home: Path, name: str) -> Spec:
