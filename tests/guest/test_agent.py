@@ -247,7 +247,7 @@ BAD_FRAMES = {
     "signal 65": struct.pack("<III", 5, 4, 65),
     "claim too short": struct.pack("<II", 1, 121) + bytes(121),
     "claim with a longer name": struct.pack("<II", 1, 122) + bytes(121) + b"\x01",
-    "claim with flags": struct.pack("<II", 1, 122) + bytes(120) + b"\x02\0",
+    "claim with flags": struct.pack("<II", 1, 122) + bytes(120) + b"\x03\0",
     "claim before 1970": struct.pack("<II", 1, 122) + b"\xff" * 104 + bytes(18),
     "claim with a bad name": struct.pack("<II", 1, 123) + bytes(121) + b"\1\n",
 }
@@ -347,6 +347,7 @@ def test_shutdown_lets_commands_end_themselves(start_agent: AgentStarter, claim:
         assert next_frame(sock, decoder) == (protocol.STDOUT, b"bye\n")
         # Its own child held the output open: flag 2.
         assert next_frame(sock, decoder) == (protocol.EXIT, struct.pack("<iII", 3, 0, 2))
+        assert next_frame(sock, decoder) == (protocol.DOWN, b"")
         assert sock.recv(1) == b""
 
 
@@ -361,6 +362,7 @@ def test_shutdown_ends_what_does_not_end_itself(start_agent: AgentStarter, claim
         sock.sendall(protocol.encode_frame(protocol.SHUTDOWN, struct.pack("<I", 300)))
         assert next_frame(sock, decoder).type == protocol.SHUTTING_DOWN
         assert next_frame(sock, decoder) == (protocol.EXIT, struct.pack("<iII", -1, 9, 0))
+        assert next_frame(sock, decoder) == (protocol.DOWN, b"")
         assert sock.recv(1) == b""
 
 

@@ -120,9 +120,9 @@ def told(stream: bytes) -> Told:
         elif kind == protocol.EXIT:
             code, signo, flags = struct.unpack("<iII", payload)
             sane = (0 <= code < 256 and signo == 0) or (code == -1 and 0 < signo <= 64)
-            if not sane or flags > 1:
+            if not sane or flags > 3:
                 break
-            end = Exit(code, signo, timed_out=bool(flags))
+            end = Exit(code, signo, timed_out=bool(flags & 1), truncated=bool(flags & 2))
         started = True
         at += 8 + size
     return Told(said[protocol.STDOUT], said[protocol.STDERR], end, at < len(stream))
