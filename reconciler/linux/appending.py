@@ -34,11 +34,13 @@ def append_line(path: StrPath, line: bytes, most_bytes: int) -> None:
     """Append one line, without its end, as `append` does.
 
     A line that was cut short, by kill -9 or a full disk, is ended first: it costs no other one.
+    Empty lines mean nothing.
     """
     _make_room(path, len(line) + 2, most_bytes)
     fd = os.open(path, _LOG, 0o600)
     try:
-        # Writers exclude one another in the kernel, so what we see is a whole line or a torn one.
+        # A line that another writer is in the middle of looks torn too: then there is an empty one
+        # behind it, which readers pass over.
         size = os.fstat(fd).st_size
         torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         os.write(fd, (b"\n" if torn else b"") + line + b"\n")
