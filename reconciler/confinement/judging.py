@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.confinement import capabilities, limits, mounts
+from reconciler.confinement import (
+    apart,
+    capabilities,
+    identities,
+    limits,
+    mounts,
+    noting,
+    places,
+)
 from reconciler.confinement.facts import Fact, Finding, Verdict, conclude, unreadable
 from reconciler.confinement.promises import PROMISES
 from reconciler.confinement.reading import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from reconciler.confinement.policy import IdRange, Policy
+    from reconciler.confinement.policy import Policy
     from reconciler.confinement.reading import ProcessReading, Reading, ThreadReading
 
     Check = Callable[[Policy, Reading], Fact]
 
-# /proc/sys/kernel/overflowuid, and what uid_map shows for an ID outside of our user namespace.
-_OVERFLOW_ID = 65_534
-_UNMAPPED = 4_294_967_295
 _FILTER_MODE = 2  # SECCOMP_MODE_FILTER, linux/seccomp.h
 
 
@@ -56,86 +61,11 @@ def _per_thread(
     return conclude(promise, want, found, f"{want}, on {count} threads")
 
 
-def _uid(policy: Policy, reading: Reading) -> Fact:
-    ids = ((where, each.uids) for where, each in _threads(reading))
-    return _ids("identity.uid", policy.uid_map, ids)
-
-
-def _gid(policy: Policy, reading: Reading) -> Fact:
-    ids = ((where, each.gids) for where, each in _threads(reading))
-    return _ids("identity.gid", policy.gid_map, ids)
-
-
-def _ids(
-    promise: str, allowed: tuple[IdRange, ...], ids: Iterable[tuple[str, tuple[int, ...]]]
-) -> Fact:
-    found = []
-    seen: set[int] = set()
-    for where, four in ids:
-        seen.update(four)
-        outside = [i for i in four if not any(r.host <= i < r.host + r.size for r in allowed)]
-        if set(outside) == {_OVERFLOW_ID}:
-            found.append(unreadable(f"{where}: an ID that our user namespace does not hold"))
-        elif outside:
-            found.append(Finding(f"{where}: {' '.join(map(str, four))}"))
-    return conclude(promise, _show(allowed), found, " ".join(map(str, sorted(seen))))
-
-
-def _show(ranges: tuple[IdRange, ...]) -> str:
-    return ", ".join(
-        f"{each.host}" if each.size == 1 else f"{each.host}-{each.host + each.size - 1}"
-        for each in ranges
-    )
-
-
 def _groups(_policy: Policy, reading: Reading) -> Fact:
     def wrong(thread: ThreadReading) -> str | None:
         return " ".join(map(str, thread.groups)) or None
 
     return _per_thread("identity.groups", "none", reading, wrong)
-
-
-def _uid_map(policy: Policy, reading: Reading) -> Fact:
-    maps = ((each.pid, each.uid_map) for each in reading.processes)
-    return _map("identity.uid_map", policy.uid_map, maps)
-
-
-def _gid_map(policy: Policy, reading: Reading) -> Fact:
-    maps = ((each.pid, each.gid_map) for each in reading.processes)
-    return _map("identity.gid_map", policy.gid_map, maps)
-
-
-def _map(
-    promise: str,
-    want: tuple[IdRange, ...],
-    maps: Iterable[tuple[int, tuple[IdRange, ...] | Unreadable]],
-) -> Fact:
-    found = []
-    for pid, have in maps:
-        if isinstance(have, Unreadable):
-            found.append(unreadable(f"PID {pid}: {have.why}"))
-        elif any(each.host == _UNMAPPED for each in have):
-            found.append(unreadable(f"PID {pid}: IDs that our user namespace does not hold"))
-        elif _joined(have) != _joined(want):
-            found.append(Finding(f"PID {pid}: {_show_map(have) or 'no IDs'}"))
-    return conclude(promise, _show_map(want), found, _show_map(want))
-
-
-def _show_map(ranges: tuple[IdRange, ...]) -> str:
-    return ", ".join(f"{each.inside} {each.host} {each.size}" for each in ranges)
-
-
-def _joined(ranges: tuple[IdRange, ...]) -> tuple[tuple[int, int, int], ...]:
-    """The same map in the fewest lines: one map can be written in many ways."""
-    lines: list[tuple[int, int, int]] = []
-    for each in sorted(ranges, key=lambda line: line.inside):
-        if lines:
-            inside, host, size = lines[-1]
-            if (inside + size, host + size) == (each.inside, each.host):
-                lines[-1] = (inside, host, size + each.size)
-                continue
-        lines.append((each.inside, each.host, each.size))
-    return tuple(lines)
 
 
 def _capabilities(policy: Policy, reading: Reading) -> Fact:
@@ -304,15 +234,20 @@ def _foreign_files(process: ProcessReading, reading: Reading) -> Iterator[Findin
 
 
 _CHECKS: dict[str, Check] = {
-    "identity.uid": _uid,
-    "identity.gid": _gid,
+    "identity.uid": identities.uid,
+    "identity.gid": identities.gid,
     "identity.groups": _groups,
-    "identity.uid_map": _uid_map,
-    "identity.gid_map": _gid_map,
+    "identity.uid_map": identities.uid_map,
+    "identity.gid_map": identities.gid_map,
     "capabilities": _capabilities,
     "no_new_privs": _no_new_privs,
     "seccomp": _seccomp,
+    "seccomp.filter": noting.programs,
+    "label": noting.label,
     "untraced": _untraced,
+    "program": places.program,
+    "root": places.root,
+    "terminal": places.terminal,
     "namespace.user": _namespace("user"),
     "namespace.mnt": _namespace("mnt"),
     "namespace.pid": _namespace("pid"),
@@ -320,6 +255,8 @@ _CHECKS: dict[str, Check] = {
     "namespace.uts": _namespace("uts"),
     "namespace.net": _namespace("net"),
     "namespace.cgroup": _namespace("cgroup"),
+    "apart.namespaces": apart.namespaces,
+    "apart.ids": apart.ids,
     "network.interfaces": _interfaces,
     "cgroup.path": _cgroup_path,
     "cgroup.members": _members,
@@ -330,6 +267,8 @@ _CHECKS: dict[str, Check] = {
     "limit.rlimits": limits.rlimits,
     "oom_score": limits.oom_score,
     "mounts.declared": _mounts,
+    "mounts.masked": places.masked,
     "mounts.private": _propagation,
     "files.open": _files,
+    "files.kinds": places.kinds,
 }

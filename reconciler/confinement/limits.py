@@ -87,5 +87,7 @@ def oom_score(policy: Policy, reading: Reading) -> Fact:
             found.append(unreadable(f"PID {process.pid}: {have.why}"))
         elif have < policy.oom_score_adj:
             found.append(Finding(f"PID {process.pid}: {have}"))
+        elif have <= reading.host.oom_score_adj:
+            found.append(Finding(f"PID {process.pid}: {have}, box itself has as much"))
     want = f"at least {policy.oom_score_adj}"
     return conclude("oom_score", want, found, want)

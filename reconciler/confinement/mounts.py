@@ -35,6 +35,7 @@ class Expected:
     source: MountSource | Unreadable | None = None
     required: bool = True
     exact_ro: bool = True
+    replaceable: bool = False
 
 
 def expected_mounts(policy: Policy, host: HostReading) -> dict[str, tuple[Expected, ...]]:
@@ -58,17 +59,20 @@ def expected_mounts(policy: Policy, host: HostReading) -> dict[str, tuple[Expect
         wanted[path] = (Expected(path, flags, "proc", root_path, required=path in host.present),)
     for bind in policy.binds:
         flags = frozenset({"nosuid", "nodev"} | ({"ro"} if bind.read_only else set()))
-        wanted[bind.target] = (Expected(bind.target, flags, source=host.sources[bind.source]),)
+        source = host.sources[bind.source]
+        wanted[bind.target] = (
+            Expected(bind.target, flags, source=source, replaceable=bind.read_only),
+        )
     return wanted
 
 
 def _masked(path: str, host: HostReading) -> tuple[Expected, ...]:
-    required = path in host.present
+    # A missing one is told by what is seen at its path (`places.masked`).
     null = host.sources["/dev/null"]
     return (
         # A directory is masked by an empty read-only tmpfs, a file by /dev/null.
-        Expected(path, frozenset({"ro"}), "tmpfs", "/", required=required),
-        Expected(path, frozenset(), source=null, required=required, exact_ro=False),
+        Expected(path, frozenset({"ro"}), "tmpfs", "/", required=False),
+        Expected(path, frozenset(), source=null, required=False, exact_ro=False),
     )
 
 
@@ -113,7 +117,10 @@ def _problem(mount: MountReading, want: Expected) -> Finding | None:
     if isinstance(want.source, Unreadable):
         return unreadable(f"the source of {mount.target}: {want.source.why}")
     if want.source is not None:
-        if (mount.device, mount.root) != (want.source.device, want.source.root):
+        # The kernel's mark of a file that lost its name, as at an upgrade; no name holds a slash.
+        # Mounted by that name, it is still the file that was there then, which a start judges.
+        root = mount.root.removesuffix("//deleted") if want.replaceable else mount.root
+        if (mount.device, root) != (want.source.device, want.source.root):
             have = f"{mount.device} {mount.root}"
             return Finding(f"{mount.target} is another file or directory ({have})")
         return None

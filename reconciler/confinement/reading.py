@@ -19,6 +19,13 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
+class Withheld:
+    """Why this kernel, or what we may do here, does not show something at all."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class NamespaceId:
     """stat(2) of a namespace link; numbers are reused once no process holds the namespace."""
 
@@ -31,7 +38,9 @@ class ThreadReading:
     """One thread. `uids` and `gids` are real, effective, saved, file system.
 
     `capabilities` are masks by set: inheritable, permitted, effective, bounding, ambient.
-    `cgroups` is the path in the hierarchy of each promised controller.
+    `cgroups` is the path in the hierarchy of each promised controller. `programs` are its seccomp
+    filters as the kernel holds them, the newest first, None when they were not asked for. `label`
+    is a security module's. `root` and `directory` are stat(2) of the two, as device and inode.
     """
 
     tid: int
@@ -45,6 +54,10 @@ class ThreadReading:
     tracer_pid: int
     namespaces: dict[str, NamespaceId | Unreadable]
     cgroups: dict[str, str] | Unreadable
+    programs: tuple[bytes, ...] | Unreadable | Withheld | None
+    label: str | Unreadable | Withheld
+    root: tuple[int, int] | Unreadable
+    directory: tuple[int, int] | Unreadable
 
 
 @dataclass(frozen=True)
@@ -70,18 +83,35 @@ class MountSource:
 
 @dataclass(frozen=True)
 class FileReading:
-    """One open descriptor: the mount it came through, and its inode there."""
+    """One open descriptor: the mount it came through, its inode there, and what kind it is.
+
+    `kind` is "" for files, pipes and sockets, else what the kernel calls it: "eventfd".
+    """
 
     fd: int
     mount_id: int
     inode: int | None
+    kind: str
+
+
+@dataclass(frozen=True)
+class PlaceReading:
+    """Where a link of /proc/PID leads (root, cwd, exe): its text, and the mount that is on."""
+
+    text: str
+    mount_id: int
 
 
 @dataclass(frozen=True)
 class ProcessReading:
-    """One process. `rlimits` are (soft, hard) by RLIMIT_ name, None for unlimited."""
+    """One process. `rlimits` are (soft, hard) by RLIMIT_ name, None for unlimited.
+
+    `tty` is the device number of its controlling terminal, 0 for none. `masked` tells what is at
+    each masked path as the process sees it: "null", "empty", "absent", or else what.
+    """
 
     pid: int
+    tty: int | Unreadable
     threads: tuple[ThreadReading, ...]
     uid_map: tuple[IdRange, ...] | Unreadable
     gid_map: tuple[IdRange, ...] | Unreadable
@@ -90,6 +120,10 @@ class ProcessReading:
     oom_score_adj: int | Unreadable
     mounts: tuple[MountReading, ...] | Unreadable
     files: tuple[FileReading, ...] | Unreadable
+    root: PlaceReading | Unreadable
+    directory: PlaceReading | Unreadable
+    program: PlaceReading | Unreadable
+    masked: dict[str, str] | Unreadable
 
 
 @dataclass(frozen=True)
@@ -108,6 +142,7 @@ class HostReading:
     `sources` tells where the policy's bind sources and device nodes lie, by path; `present` which
     of its masked and read-only paths this kernel has. `kernel_mount_ids` are the mounts that
     pipes, sockets and the like have in the kernel, `open_files` the descriptors it was given.
+    `machine` is as uname(2) names it, `oom_score_adj` box's own.
     """
 
     namespaces: dict[str, NamespaceId | Unreadable]
@@ -115,6 +150,31 @@ class HostReading:
     present: frozenset[str]
     kernel_mount_ids: frozenset[int]
     open_files: frozenset[tuple[int, int]]
+    machine: str
+    oom_score_adj: int
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What was found at a VM's start, when nothing of the guest's had been answered yet.
+
+    No later reading may find anything else: `filters` are the numbers of seccomp filters a thread
+    had, `programs` their digests (empty where the kernel does not show them), `labels` the security
+    labels.
+    """
+
+    filters: frozenset[int]
+    programs: frozenset[str]
+    labels: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another running sandbox: its leader's namespaces, and the IDs that it holds."""
+
+    namespaces: dict[str, NamespaceId | Unreadable]
+    uid_map: tuple[IdRange, ...] | Unreadable
+    gid_map: tuple[IdRange, ...] | Unreadable
 
 
 @dataclass(frozen=True)
@@ -122,6 +182,7 @@ class Reading:
     """Everything that was read of the VMM `pid`, first in `processes`, and its cgroup's others.
 
     `void` says why the reading stands for nothing: the VMM ended or changed while it was read.
+    `noted` is None at the VM's start. `neighbours` are all other running sandboxes that we know.
     """
 
     pid: int
@@ -130,3 +191,5 @@ class Reading:
     members: frozenset[int] | Unreadable
     limits: CgroupLimits | Unreadable
     host: HostReading
+    noted: Noted | None
+    neighbours: dict[str, Neighbour]

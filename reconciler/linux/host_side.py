@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from reconciler.confinement.policy import RUNTIME_DEVICES
 from reconciler.confinement.reading import HostReading, MountSource, NamespaceId, Unreadable
-from reconciler.linux import procfs
+from reconciler.linux import places, procfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reconciler.confinement.policy import Policy
-    from reconciler.linux.procfs import FdInfo, MountEntry
+    from reconciler.linux.procfs import MountEntry
 
 # The links in /proc/PID/ns that are compared.
 KINDS = ("user", "mnt", "pid", "ipc", "uts", "net", "cgroup")
@@ -38,6 +38,8 @@ def read_host(policy: Policy) -> HostReading:
         present=frozenset(path for path in maybe if os.path.lexists(path)),
         kernel_mount_ids=_kernel_mount_ids(),
         open_files=frozenset(_open_files(policy.open_files)),
+        machine=os.uname().machine,
+        oom_score_adj=int(Path("/proc/self/oom_score_adj").read_bytes()),
     )
 
 
@@ -65,10 +67,6 @@ def _opened(path: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _fdinfo(fd: int) -> FdInfo:
-    return procfs.parse_fdinfo(Path(f"/proc/self/fdinfo/{fd}").read_bytes())
-
-
 def _source(path: str, mounts: dict[int, MountEntry]) -> MountSource | Unreadable:
     """Where `path` lies, as mountinfo will show it once it is bound somewhere.
 
@@ -76,7 +74,7 @@ def _source(path: str, mounts: dict[int, MountEntry]) -> MountSource | Unreadabl
     """
     try:
         with _opened(path) as fd:
-            mount = mounts.get(_fdinfo(fd).mount_id)
+            mount = mounts.get(places.fdinfo(fd).mount_id)
             resolved = os.readlink(f"/proc/self/fd/{fd}")
     except OSError as error:
         return Unreadable(f"{path}: {error.strerror}")
@@ -101,13 +99,13 @@ def _kernel_mount_ids() -> frozenset[int]:
         for end in pair:
             stack.enter_context(end)
             fds.append(end.fileno())
-        return frozenset(_fdinfo(fd).mount_id for fd in fds)
+        return frozenset(places.fdinfo(fd).mount_id for fd in fds)
 
 
 def _open_files(paths: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     for path in paths:
         # One that cannot be found is not in the answer, so a descriptor of it will be a finding.
         with contextlib.suppress(OSError), _opened(path) as fd:
-            info = _fdinfo(fd)
+            info = places.fdinfo(fd)
             if info.inode is not None:
                 yield info.mount_id, info.inode

@@ -96,12 +96,14 @@ class Limit:
 class FdInfo:
     """/proc/PID/fdinfo/N: open(2) `flags`, the mount the file came through, its inode there.
 
-    The inode is shown since Linux 5.14; None before.
+    The inode is shown since Linux 5.14; None before. `kind` is told by what the kernel adds for
+    files of its own making, "" for all others.
     """
 
     flags: int
     mount_id: int
     inode: int | None
+    kind: str
 
 
 def parse_status(data: bytes) -> Status:
@@ -231,7 +233,32 @@ def parse_fdinfo(data: bytes) -> FdInfo:
     if not re.fullmatch(rb"[0-7]{1,12}", flags) or b"mnt_id" not in fields:
         raise unlike("fdinfo", data)
     inode = number(fields[b"ino"], "fdinfo") if b"ino" in fields else None
-    return FdInfo(int(flags, 8), number(fields[b"mnt_id"], "fdinfo"), inode)
+    kind = next((name for key, name in _KINDS.items() if key in fields), "")
+    return FdInfo(int(flags, 8), number(fields[b"mnt_id"], "fdinfo"), inode, kind)
+
+
+# The first key that is a kind's own; proc(5), and each kind's show_fdinfo in the kernel.
+_KINDS = {
+    b"eventfd-count": "eventfd",
+    b"tfd": "eventpoll",
+    b"sigmask": "signalfd",
+    b"clockid": "timerfd",
+    b"SqMask": "io_uring",
+    b"SqThread": "io_uring",
+    b"prog_type": "bpf program",
+    b"map_type": "bpf map",
+    b"link_type": "bpf link",
+    b"btf_id": "bpf type data",
+    b"Pid": "pidfd",
+    b"inotify wd": "inotify",
+    b"fanotify flags": "fanotify",
+    b"fanotify ino": "fanotify",
+    b"pending": "userfaultfd",
+    b"seccomp": "seccomp notifier",
+    b"tty-index": "terminal",
+    b"drm-driver": "graphics card",
+    b"vfio-device-syspath": "device of the host",
+}
 
 
 def _words(field: bytes, separator: bytes) -> tuple[str, ...]:

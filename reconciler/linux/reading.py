@@ -7,7 +7,10 @@ two listings agree. What cannot be read is said so; nothing is guessed.
 
 from __future__ import annotations
 
+import errno
 import os
+import time
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,21 +25,24 @@ from reconciler.confinement.reading import (
     Reading,
     ThreadReading,
     Unreadable,
+    Withheld,
 )
-from reconciler.linux import cgroups, host_side, identity, procfs
+from reconciler.linux import cgroups, host_side, identity, places, proc_stat, procfs, tracing
 from reconciler.linux.proc_stat import ParseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from reconciler.confinement.policy import Policy
-    from reconciler.confinement.reading import HostReading
+    from reconciler.confinement.reading import Neighbour, Noted
     from reconciler.linux.cgroups import Layout
     from reconciler.linux.identity import Process, ProcessIdentity
 
 T = TypeVar("T")
 
 _LISTINGS = 20
+_TRACER_LOOKS = 5
+_TRACER_SECONDS = 0.002
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CONTROLLERS = ("memory", "pids")
 _RLIMITS = {
@@ -52,33 +58,63 @@ class Moved(Exception):
     """What was being read ended or changed on the way."""
 
 
-def read_process(who: ProcessIdentity, policy: Policy, layout: Layout | None = None) -> Reading:
+@dataclass(frozen=True)
+class _How:
+    """How all processes of one reading are read."""
+
+    layout: Layout
+    policy: Policy
+    programs: bool
+
+
+def read_process(
+    who: ProcessIdentity,
+    policy: Policy,
+    layout: Layout | None = None,
+    *,
+    noted: Noted | None = None,
+    neighbours: Mapping[str, Neighbour] | None = None,
+    programs: bool = True,
+) -> Reading:
     """Read the VMM `who` and all processes of its cgroup.
 
     `policy` says which cgroup to list and which paths of ours to look up, `layout` where cgroups
-    are mounted, by default as we see them. A VMM that is gone, or
-    changes faster than it can be read, gives a void reading; so does a /proc that cannot be
-    understood. Raises HiddenProcess under hidepid, OSError when our own side cannot be read.
+    are mounted, by default as we see them. `noted` and `neighbours` become parts of the reading.
+    With `programs` every thread stands still for a moment while its filters are read; without, the
+    number of filters is read, which grows with every change: no thread can take one off again.
+    A VMM that is gone, or changes faster than it can be read, gives a void reading; so does a /proc
+    that cannot be understood. Raises HiddenProcess under hidepid, OSError when our own side cannot
+    be read.
     """
     host = host_side.read_host(policy)
+    around = dict(neighbours or {})
+    how = _How(layout or cgroups.detect(), policy, programs)
     try:
         with identity.open_process(who) as process:
-            return _read(process, layout or cgroups.detect(), policy, host)
+            main, others, members, limits = _read(process, how)
     except (Moved, ProcessLookupError, ParseError) as error:
-        return Reading(who.pid, str(error), (), frozenset(), Unreadable("void"), host)
+        nothing = frozenset[int](), Unreadable("void")
+        return Reading(who.pid, str(error), (), *nothing, host, noted, around)
+    return Reading(who.pid, None, (main, *others), members, limits, host, noted, around)
 
 
-def _read(process: Process | None, layout: Layout, policy: Policy, host: HostReading) -> Reading:
+def _read(
+    process: Process | None, how: _How
+) -> tuple[
+    ProcessReading,
+    tuple[ProcessReading, ...],
+    frozenset[int] | Unreadable,
+    CgroupLimits | Unreadable,
+]:
     if process is None:
         raise Moved("the process is gone")
-    pid = process.identity.pid
-    main, groups = _process(process, layout)
-    members, others = _members(pid, layout, policy.cgroup)
-    limits = _part(lambda: _weakest(layout, groups))
+    main, groups = _process(process, how)
+    members, others = _members(process.identity.pid, how)
+    limits = _part(lambda: _weakest(how.layout, groups))
     # Last: after an exec or an exit, all of the above stands for nothing.
     if not process.unchanged():
         raise Moved("the process ended or became another program while it was read")
-    return Reading(pid, None, (main, *others), members, limits, host)
+    return main, others, members, limits
 
 
 def _part(read: Callable[[], T]) -> T | Unreadable:
@@ -93,11 +129,15 @@ def _part(read: Callable[[], T]) -> T | Unreadable:
         return Unreadable(str(error))
 
 
-def _process(process: Process, layout: Layout) -> tuple[ProcessReading, frozenset[bytes]]:
+def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[bytes]]:
     """One process, and the different contents of its threads' cgroup files."""
-    threads, groups = _threads(process.directory, layout)
+    threads, groups = _threads(process.directory, how.layout)
+    if how.programs:
+        threads = _with_programs(process.directory, threads)
+    held = process.directory
     reading = ProcessReading(
         pid=process.identity.pid,
+        tty=_part(lambda: proc_stat.parse_stat(process.read("stat")).tty),
         threads=threads,
         uid_map=_part(lambda: _id_map(process, "uid_map")),
         gid_map=_part(lambda: _id_map(process, "gid_map")),
@@ -106,8 +146,23 @@ def _process(process: Process, layout: Layout) -> tuple[ProcessReading, frozense
         oom_score_adj=_part(lambda: _integer(process, "oom_score_adj")),
         mounts=_part(lambda: _mounts(process)),
         files=_part(lambda: _files(process)),
+        root=_part(lambda: places.read_place(held, "root")),
+        directory=_part(lambda: places.read_place(held, "cwd")),
+        program=_part(lambda: places.read_place(held, "exe")),
+        masked=_part(lambda: places.read_masks(held, how.policy.masked_paths)),
     )
     return reading, groups
+
+
+def _with_programs(directory: int, threads: tuple[ThreadReading, ...]) -> tuple[ThreadReading, ...]:
+    filtered = [each.tid for each in threads if each.seccomp_filters and not each.tracer_pid]
+    found = tracing.read_programs(directory, filtered) if filtered else {}
+    # Who traces a thread already is a finding of its own.
+    traced = Withheld("a debugger is attached")
+    return tuple(
+        replace(each, programs=traced if each.tracer_pid else found.get(each.tid))
+        for each in threads
+    )
 
 
 def _id_map(process: Process, name: str) -> tuple[IdRange, ...]:
@@ -150,8 +205,19 @@ def _files(process: Process) -> tuple[FileReading, ...]:
             info = procfs.parse_fdinfo(process.read(f"fdinfo/{name}"))
         except FileNotFoundError:
             continue  # closed since the listing
-        found.append(FileReading(int(name), info.mount_id, info.inode))
+        kind = info.kind or _kind(process.directory, name)
+        found.append(FileReading(int(name), info.mount_id, info.inode, kind))
     return tuple(found)
+
+
+def _kind(directory: int, name: str) -> str:
+    """What the link of a descriptor calls it, where we may see that and it is no file."""
+    try:
+        text = os.readlink(f"fd/{name}", dir_fd=directory)
+    except (FileNotFoundError, PermissionError):
+        return ""
+    prefix, _, kind = text.partition("anon_inode:")
+    return kind.strip("[]") if kind and not prefix else ""
 
 
 def _threads(directory: int, layout: Layout) -> tuple[tuple[ThreadReading, ...], frozenset[bytes]]:
@@ -166,12 +232,14 @@ def _threads(directory: int, layout: Layout) -> tuple[tuple[ThreadReading, ...],
     raise Moved("its threads come and go faster than they can be read, or it is gone")
 
 
-def _thread(directory: int, tid: int, layout: Layout) -> tuple[ThreadReading, bytes]:
-    fd = os.open(f"task/{tid}", _OPEN_DIRECTORY, dir_fd=directory)
+def _thread(process: int, tid: int, layout: Layout) -> tuple[ThreadReading, bytes]:
+    fd = os.open(f"task/{tid}", _OPEN_DIRECTORY, dir_fd=process)
     try:
-        status = procfs.parse_status(identity.read_at(fd, "status"))
+        status = _status(fd)
         group = identity.read_at(fd, "cgroup")
         spaces = {kind: _part(partial(_namespace, fd, kind)) for kind in host_side.KINDS}
+        label = _part(lambda: _label(fd))
+        root, directory = (_part(partial(_lies, fd, link)) for link in ("root", "cwd"))
     finally:
         os.close(fd)
     reading = ThreadReading(
@@ -192,8 +260,38 @@ def _thread(directory: int, tid: int, layout: Layout) -> tuple[ThreadReading, by
         tracer_pid=status.tracer_pid,
         namespaces=spaces,
         cgroups=_part(lambda: _controller_paths(layout, group)),
+        programs=None,
+        label=label,
+        root=root,
+        directory=directory,
     )
     return reading, group
+
+
+def _status(thread: int) -> procfs.Status:
+    status = procfs.parse_status(identity.read_at(thread, "status"))
+    for _ in range(_TRACER_LOOKS):
+        if not status.tracer_pid:
+            break
+        # Another reading of box's own is done with a thread at once; a debugger stays.
+        time.sleep(_TRACER_SECONDS)
+        status = procfs.parse_status(identity.read_at(thread, "status"))
+    return status
+
+
+def _label(thread: int) -> str | Withheld:
+    try:
+        return os.fsdecode(identity.read_at(thread, "attr/current").rstrip(b"\0\n"))
+    except OSError as error:
+        # ENOENT: a kernel without security modules; EINVAL: none that labels processes.
+        if error.errno in {errno.EINVAL, errno.ENOENT}:
+            return Withheld("no security module of this host labels processes")
+        raise
+
+
+def _lies(thread: int, link: str) -> tuple[int, int]:
+    found = os.stat(link, dir_fd=thread)
+    return found.st_dev, found.st_ino
 
 
 def _namespace(thread: int, kind: str) -> NamespaceId:
@@ -220,15 +318,14 @@ def _names(directory: int, name: str) -> tuple[str, ...]:
         os.close(fd)
 
 
-def _members(
-    pid: int, layout: Layout, cgroup: str
-) -> tuple[frozenset[int] | Unreadable, tuple[ProcessReading, ...]]:
+def _members(pid: int, how: _How) -> tuple[frozenset[int] | Unreadable, tuple[ProcessReading, ...]]:
     """Who is in the sandbox's cgroup, in any hierarchy, and a reading of all but `pid`."""
+    layout, cgroup = how.layout, how.policy.cgroup
     for _ in range(_LISTINGS):
         members = _part(lambda: _listed(layout, cgroup))
         if isinstance(members, Unreadable):
             return members, ()
-        others = [_other(each, layout) for each in sorted(members - {pid, 0})]
+        others = [_other(each, how) for each in sorted(members - {pid, 0})]
         if None not in others and members == _part(lambda: _listed(layout, cgroup)):
             return members, tuple(each for each in others if each is not None)
     raise Moved("processes of its cgroup come and go faster than they can be read")
@@ -239,7 +336,7 @@ def _listed(layout: Layout, cgroup: str) -> frozenset[int]:
     return frozenset[int]().union(*listings)
 
 
-def _other(pid: int, layout: Layout) -> ProcessReading | None:
+def _other(pid: int, how: _How) -> ProcessReading | None:
     who = identity.identify(pid)
     if who is None:
         return None
@@ -247,7 +344,7 @@ def _other(pid: int, layout: Layout) -> ProcessReading | None:
         if process is None:
             return None
         try:
-            return _process(process, layout)[0]
+            return _process(process, how)[0]
         except (ProcessLookupError, Moved):
             return None
 

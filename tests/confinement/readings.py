@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 from reconciler.confinement.policy import (
@@ -19,9 +20,11 @@ from reconciler.confinement.reading import (
     MountReading,
     MountSource,
     NamespaceId,
+    PlaceReading,
     ProcessReading,
     Reading,
     ThreadReading,
+    Withheld,
 )
 
 PID = 50
@@ -38,6 +41,8 @@ POLICY: Policy = policy_for(
     binds=(BindMount("/usr/bin/vmm", "/bin/vmm"),),
     devices=("/dev/kvm",),
 )
+REFUSES_ALL = struct.pack("<HBBI", 0x06, 0, 0, 0x00050001)  # return EPERM
+ALLOWS_ALL = struct.pack("<HBBI", 0x06, 0, 0, 0x7FFF0000)
 _SETS = ("inheritable", "permitted", "effective", "bounding", "ambient")
 
 
@@ -54,6 +59,10 @@ def thread(tid: int = PID) -> ThreadReading:
         tracer_pid=0,
         namespaces={kind: NamespaceId(4, 1000 + n) for n, kind in enumerate(NAMESPACES)},
         cgroups={"memory": CGROUP, "pids": CGROUP},
+        programs=(REFUSES_ALL,),
+        label=Withheld("no security module"),
+        root=(39, 2),
+        directory=(39, 2),
     )
 
 
@@ -83,6 +92,7 @@ def mounts() -> tuple[MountReading, ...]:
 def process(pid: int = PID, *threads: ThreadReading) -> ProcessReading:
     return ProcessReading(
         pid=pid,
+        tty=0,
         threads=threads or (thread(pid), thread(pid + 1)),
         uid_map=POLICY.uid_map,
         gid_map=POLICY.gid_map,
@@ -90,7 +100,15 @@ def process(pid: int = PID, *threads: ThreadReading) -> ProcessReading:
         rlimits={each.name: (each.soft, each.hard) for each in POLICY.rlimits},
         oom_score_adj=500,
         mounts=mounts(),
-        files=(FileReading(0, 20, 7), FileReading(1, 100, 3), FileReading(3, 9, 1)),
+        files=(
+            FileReading(0, 20, 7, ""),
+            FileReading(1, 100, 3, ""),
+            FileReading(3, 9, 1, "eventfd"),
+        ),
+        root=PlaceReading("/", 100),
+        directory=PlaceReading("/", 100),
+        program=PlaceReading("/bin/vmm", 103),
+        masked={"/proc/acpi": "empty", "/proc/keys": "null", "/proc/asound": "absent"},
     )
 
 
@@ -106,6 +124,8 @@ HOST = HostReading(
     present=frozenset({"/proc/acpi", "/proc/keys", "/proc/sys"}),
     kernel_mount_ids=frozenset({9}),
     open_files=frozenset({(20, 7)}),
+    machine="x86_64",
+    oom_score_adj=0,
 )
 LIMITS = CgroupLimits(
     pids=POLICY.pids_limit,
@@ -119,4 +139,6 @@ READING = Reading(
     members=frozenset({PID}),
     limits=LIMITS,
     host=HOST,
+    noted=None,
+    neighbours={},
 )

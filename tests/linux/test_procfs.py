@@ -136,6 +136,26 @@ def test_fdinfo_ignores_what_the_file_itself_adds() -> None:
     assert (info.mount_id, info.inode) == (15, 9)
 
 
+@pytest.mark.parametrize(
+    ("added", "kind"),
+    [
+        (b"", ""),
+        (b"eventfd-count:                0\n", "eventfd"),
+        (b"tfd:        5 events:       19\n", "eventpoll"),
+        (b"clockid: 1\nticks: 0\n", "timerfd"),
+        (b"SqMask:\t0x3\nSqThread:\t-1\n", "io_uring"),
+        (b"Pid:\t18391\nNSpid:\t18391\n", "pidfd"),
+        (b"prog_type:\t6\n", "bpf program"),
+        (b"pending:\t0\ntotal:\t0\n", "userfaultfd"),
+        (b"fanotify flags:0 event-flags:8000\n", "fanotify"),
+        (b"inotify wd:1 ino:9 sdev:2 mask:3\n", "inotify"),
+    ],
+)
+def test_fdinfo_tells_what_the_kernel_made_for_whom(added: bytes, kind: str) -> None:
+    head = b"pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t1038\n"
+    assert procfs.parse_fdinfo(head + added).kind == kind
+
+
 def test_fdinfo_before_linux_5_14() -> None:
     assert procfs.parse_fdinfo(b"pos:\t0\nflags:\t02\nmnt_id:\t15\n").inode is None
 

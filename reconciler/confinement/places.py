@@ -1,0 +1,110 @@
+"""The checks of where a VMM is: its root, program and masks, its terminal, its descriptors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconciler.confinement.facts import Fact, Finding, conclude, unreadable
+from reconciler.confinement.reading import PlaceReading, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reconciler.confinement.policy import Policy
+    from reconciler.confinement.reading import ProcessReading, Reading
+
+# "" are files, pipes, sockets and memory.
+_KINDS = frozenset({"", "eventfd", "eventpoll", "signalfd", "timerfd", "kvm-vm"})
+_VCPU = "kvm-vcpu:"
+
+
+def root(_policy: Policy, reading: Reading) -> Fact:
+    """The root directory and the working directory, which every thread has of its own."""
+    found = [each for process in reading.processes for each in _wrong_root(process)]
+    return conclude("root", "/ of the jail", found, "/ of the jail")
+
+
+def _wrong_root(process: ProcessReading) -> Iterator[Finding]:
+    where = f"PID {process.pid}"
+    for name, place in (("root", process.root), ("working directory", process.directory)):
+        target = _target(process, place)
+        if isinstance(target, Unreadable):
+            yield unreadable(f"{where}: {target.why}")
+        elif isinstance(place, PlaceReading) and (target, place.text) != ("/", "/"):
+            known = "" if target else ", on a mount that it does not have"
+            yield Finding(f"{where}: its {name} is {place.text}{known}")
+    leader = process.threads[0].root
+    for thread in process.threads:
+        for have in (thread.root, thread.directory):
+            if isinstance(have, Unreadable):
+                yield unreadable(f"{where} thread {thread.tid}: {have.why}")
+            elif have != leader and not isinstance(leader, Unreadable):
+                yield Finding(f"{where} thread {thread.tid}: it is somewhere else")
+
+
+def _target(process: ProcessReading, place: PlaceReading | Unreadable) -> str | Unreadable | None:
+    """Where the mount that `place` is on lies in the jail, None when it is none of the jail's."""
+    if isinstance(place, Unreadable):
+        return place
+    if isinstance(process.mounts, Unreadable):
+        return process.mounts
+    for mount in process.mounts:
+        if mount.mount_id == place.mount_id:
+            return mount.target
+    return None
+
+
+def program(policy: Policy, reading: Reading) -> Fact:
+    """The program that runs is on one of the declared mounts, which are judged by themselves."""
+    declared = {each.target for each in policy.binds}
+    found = []
+    for process in reading.processes:
+        target = _target(process, process.program)
+        if isinstance(target, Unreadable):
+            found.append(unreadable(f"PID {process.pid}: {target.why}"))
+        elif target not in declared and isinstance(process.program, PlaceReading):
+            found.append(Finding(f"PID {process.pid}: {process.program.text}"))
+    return conclude("program", "a declared one", found, "a declared one")
+
+
+def masked(_policy: Policy, reading: Reading) -> Fact:
+    """What hides the host's secrets in /proc does hide them, whatever mountinfo says."""
+    found = []
+    for process in reading.processes:
+        have = process.masked
+        if isinstance(have, Unreadable):
+            found.append(unreadable(f"PID {process.pid}: {have.why}"))
+            continue
+        found += [
+            Finding(f"{path} is {what}")
+            for path, what in have.items()
+            if what not in {"null", "empty", "absent"}
+        ]
+    return conclude("mounts.masked", "all masked", found, "all masked")
+
+
+def terminal(_policy: Policy, reading: Reading) -> Fact:
+    """The controlling terminal, into which its owner's input could be forged."""
+    found = []
+    for process in reading.processes:
+        if isinstance(process.tty, Unreadable):
+            found.append(unreadable(f"PID {process.pid}: {process.tty.why}"))
+        elif process.tty:
+            found.append(Finding(f"PID {process.pid}: device {process.tty}"))
+    return conclude("terminal", "none", found, "none")
+
+
+def kinds(_policy: Policy, reading: Reading) -> Fact:
+    """What the open descriptors are, beside files."""
+    found = []
+    for process in reading.processes:
+        if isinstance(process.files, Unreadable):
+            found.append(unreadable(f"PID {process.pid}: {process.files.why}"))
+            continue
+        found += [
+            Finding(f"fd {file.fd} is a {file.kind}")
+            for file in process.files
+            if file.kind not in _KINDS and not file.kind.startswith(_VCPU)
+        ]
+    want = "files, pipes, sockets, memory, events and timers"
+    return conclude("files.kinds", want, found, want)

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler.confinement import filters
+from reconciler.confinement.reading import Unreadable, Withheld
+from reconciler.linux import tracing
+
+pytestmark = pytest.mark.root
+
+# A process of several threads under a filter that refuses unshare(2) with 95 and allows the rest.
+FILTERED = """
+import ctypes, os, struct, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+arch = {"x86_64": (0xC000003E, 272), "aarch64": (0xC00000B7, 97)}[os.uname().machine]
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, arch[1]), (6, 0, 0, 0x0005005F), (6, 0, 0, 0x7FFF0000)]
+program = b"".join(struct.pack("<HBBI", *each) for each in code)
+buffer = ctypes.create_string_buffer(program, len(program))
+fprog = struct.pack("HxxxxxxP", len(code), ctypes.addressof(buffer))
+libc.prctl(38, 1, 0, 0, 0)
+assert libc.prctl(22, 2, fprog, 0, 0) == 0
+stop = threading.Event()
+def spin():
+    while not stop.is_set():
+        pass
+for target in (stop.wait, stop.wait, spin):
+    threading.Thread(target=target, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.buffer.readline()
+stop.set()
+"""
+REFUSED = "unshare"
+
+
+@contextmanager
+def filtered() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", FILTERED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        yield child
+    finally:
+        child.kill()
+        child.wait(10)
+        for stream in (child.stdin, child.stdout):
+            assert stream is not None
+            stream.close()
+
+
+def tids(pid: int) -> list[int]:
+    return [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def states(pid: int) -> set[str]:
+    """The letters of proc(5) of all threads: t is one that a tracer holds."""
+    return {
+        Path(f"/proc/{pid}/task/{tid}/stat").read_text().rpartition(") ")[2][0] for tid in tids(pid)
+    }
+
+
+def tracers(pid: int) -> set[str]:
+    return {
+        line.split()[1]
+        for tid in tids(pid)
+        for line in Path(f"/proc/{pid}/task/{tid}/status").read_text().splitlines()
+        if line.startswith("TracerPid:")
+    }
+
+
+def becomes(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def read(pid: int, wanted: list[int]) -> dict[int, tracing.Programs]:
+    directory = os.open(f"/proc/{pid}", os.O_DIRECTORY)
+    try:
+        return tracing.read_programs(directory, wanted)
+    finally:
+        os.close(directory)
+
+
+def test_the_kernels_own_copy_is_read_from_every_thread() -> None:
+    with filtered() as child:
+        found = read(child.pid, tids(child.pid))
+        assert len(found) == 4
+        assert len(set(found.values())) == 1
+        (programs,) = set(found.values())
+        assert isinstance(programs, tuple)
+        assert [len(each) for each in programs] == [4 * 8]
+        passed = filters.allowed(programs, os.uname().machine)
+        assert len(passed) == filters.count_asked() - 1
+        assert REFUSED not in passed
+
+
+def test_nobody_is_left_stopped_or_traced() -> None:
+    with filtered() as child:
+        read(child.pid, tids(child.pid))
+        assert "t" not in states(child.pid)
+        assert tracers(child.pid) == {"0"}
+        child.communicate(b"\n", timeout=10)
+        assert child.returncode == 0
+
+
+def test_a_reader_that_is_killed_meanwhile_lets_go() -> None:
+    """It is killed with the threads stopped in its hand: they run on, and nobody traces them."""
+    holder = """
+import os, sys, time
+from reconciler.linux import tracing
+def forever(event, _):
+    # Raised between the two calls that read a program.
+    if event == "ctypes.addressof":
+        print("stopped", flush=True)
+        time.sleep(60)
+sys.addaudithook(forever)
+pid = int(sys.argv[1])
+tracing.read_programs(os.open(f"/proc/{pid}", os.O_DIRECTORY), [pid])
+"""
+    with filtered() as child:
+        reader = subprocess.Popen(
+            [sys.executable, "-c", holder, str(child.pid)], stdout=subprocess.PIPE
+        )
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"stopped\n"
+        assert "t" in states(child.pid)
+        reader.kill()
+        reader.communicate(timeout=10)
+        assert becomes(lambda: "t" not in states(child.pid) and tracers(child.pid) == {"0"})
+
+
+def test_a_stopped_process_stays_stopped_and_can_go_on() -> None:
+    with filtered() as child:
+        child.send_signal(signal.SIGSTOP)
+        assert becomes(lambda: states(child.pid) == {"T"})
+        (programs,) = set(read(child.pid, [child.pid]).values())
+        assert isinstance(programs, tuple)
+        assert becomes(lambda: states(child.pid) == {"T"})
+        child.send_signal(signal.SIGCONT)
+        assert becomes(lambda: "T" not in states(child.pid))
+
+
+def test_a_signal_that_comes_meanwhile_arrives() -> None:
+    with filtered() as child:
+        done = threading.Event()
+
+        def again() -> None:
+            while not done.is_set():
+                read(child.pid, [child.pid])
+
+        reader = threading.Thread(target=again)
+        reader.start()
+        child.send_signal(signal.SIGTERM)
+        code = child.wait(10)
+        done.set()
+        reader.join(10)
+        assert code == -signal.SIGTERM
+
+
+def test_a_thread_of_another_process_is_not_read() -> None:
+    with filtered() as child, filtered() as other:
+        found = read(child.pid, [other.pid])
+        assert found == {other.pid: Unreadable(f"thread {other.pid} ended")}
+        assert "t" not in states(other.pid)
+
+
+def test_a_thread_that_is_gone_is_unreadable() -> None:
+    with filtered() as child:
+        pass
+    directory = os.open("/proc/self", os.O_DIRECTORY)
+    try:
+        (found,) = tracing.read_programs(directory, [child.pid]).values()
+    finally:
+        os.close(directory)
+    assert isinstance(found, Unreadable)
+
+
+def test_whoever_may_not_read_programs_stops_nobody() -> None:
+    code = """
+import os, sys
+from reconciler.linux import tracing
+pid = int(sys.argv[1])
+print(tracing.read_programs(os.open(f"/proc/{pid}", os.O_DIRECTORY), [pid])[pid])
+"""
+    with filtered() as child:
+        done = subprocess.run(
+            ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", sys.executable,
+             "-c", code, str(child.pid)],
+            capture_output=True, text=True, timeout=30, check=True,
+        )  # fmt: skip
+    why = "it takes CAP_SYS_ADMIN, and a reader without a filter of its own"
+    assert done.stdout.strip() == str(Withheld(why))
+
+
+def test_a_hundred_readings_hardly_hold_it_up() -> None:
+    with filtered() as child:
+        started = time.monotonic()
+        for _ in range(100):
+            read(child.pid, tids(child.pid))
+        assert time.monotonic() - started < 10
+        assert tracers(child.pid) == {"0"}
