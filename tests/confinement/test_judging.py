@@ -6,16 +6,30 @@ import pytest
 
 from reconciler.confinement.facts import Fact, Verdict
 from reconciler.confinement.judging import judge
+from reconciler.confinement.noting import from_json, note, to_json
 from reconciler.confinement.policy import IdRange
 from reconciler.confinement.promises import PROMISES, promise
 from reconciler.confinement.reading import (
     CgroupLimits,
     FileReading,
     NamespaceId,
+    Neighbour,
+    PlaceReading,
     Reading,
     Unreadable,
+    Withheld,
 )
-from tests.confinement.readings import HOST, LIMITS, PID, POLICY, READING, process, thread
+from tests.confinement.readings import (
+    ALLOWS_ALL,
+    HOST,
+    LIMITS,
+    PID,
+    POLICY,
+    READING,
+    REFUSES_ALL,
+    process,
+    thread,
+)
 
 LOST = Unreadable("permission denied")
 
@@ -45,11 +59,20 @@ def with_limits(**change: int | None) -> Reading:
     return replace(READING, limits=replace(LIMITS, **change))
 
 
+def beside(**change: object) -> Reading:
+    """Another sandbox runs, which has something that it must not have."""
+    apart = NamespaceId(4, 9000)
+    spaces: dict[str, NamespaceId | Unreadable] = dict.fromkeys(POLICY.namespaces, apart)
+    other = Neighbour(spaces, (IdRange(0, 365_536, 65_536),), (IdRange(0, 365_536, 65_536),))
+    spaces.update(change.pop("namespaces", {}))  # type: ignore[call-overload]
+    return replace(READING, neighbours={"web": replace(other, **change)})  # type: ignore[arg-type]
+
+
 def test_every_promise_is_judged_in_its_order() -> None:
     facts = judge(POLICY, READING)
     assert [fact.promise for fact in facts] == [each.id for each in PROMISES]
-    assert {fact.verdict for fact in facts} == {Verdict.SAME}
-    assert not any(fact.failed for fact in facts)
+    others = {fact.promise: fact.verdict for fact in facts if fact.verdict is not Verdict.SAME}
+    assert others == {"label": Verdict.NOT_APPLICABLE}
 
 
 def test_every_promise_has_a_sentence_and_one_id() -> None:
@@ -85,6 +108,30 @@ DIFFERENT: list[tuple[str, Reading]] = [
     ("seccomp", with_thread(seccomp_mode=1)),
     ("seccomp", with_thread(seccomp_filters=0)),
     ("untraced", with_thread(tracer_pid=9)),
+    ("seccomp.filter", with_thread(programs=(ALLOWS_ALL,))),
+    ("seccomp.filter", with_thread(programs=())),
+    ("seccomp.filter", replace(with_thread(seccomp_filters=3), noted=note(READING))),
+    ("seccomp.filter", replace(with_thread(programs=(REFUSES_ALL,) * 2), noted=note(READING))),
+    ("label", with_process(threads=tuple(replace(thread(), label=each) for each in "ab"))),
+    ("program", with_process(program=PlaceReading("/memfd:x (deleted)", 9))),
+    ("program", with_process(program=PlaceReading("/bin/vmm", 101))),
+    ("root", with_process(root=PlaceReading("/srv/jail", 100))),
+    ("root", with_process(root=PlaceReading("/", 21))),
+    ("root", with_process(directory=PlaceReading("/", 21))),
+    ("root", with_process(directory=PlaceReading("/", 101))),
+    ("root", with_thread(root=(254, 2))),
+    ("root", with_thread(directory=(254, 2))),
+    ("terminal", with_process(tty=34_816)),
+    *(("apart.namespaces", beside(namespaces={kind: thread().namespaces[kind]}))
+      for kind in POLICY.namespaces),
+    ("apart.ids", beside(uid_map=(IdRange(0, 365_535, 65_536),))),
+    ("apart.ids", beside(uid_map=(IdRange(0, 1000, 1), IdRange(1, 300_001, 1)))),
+    ("apart.ids", beside(gid_map=POLICY.gid_map)),
+    ("mounts.masked", with_process(masked={"/proc/keys": "something else (mode 100400)"})),
+    ("mounts.masked", with_process(masked={"/proc/acpi": "a directory of 9"})),
+    ("files.kinds", with_process(files=(FileReading(4, 9, 1, "io_uring"),))),
+    ("files.kinds", with_process(files=(FileReading(4, 9, 1, "kvm"),))),
+    ("oom_score", replace(READING, host=replace(HOST, oom_score_adj=500))),
     *((f"namespace.{kind}", with_thread(namespaces={**thread().namespaces, kind: own}))
       for kind, own in HOST.namespaces.items() if isinstance(own, NamespaceId)),
     ("namespace.net",
@@ -105,9 +152,9 @@ DIFFERENT: list[tuple[str, Reading]] = [
     ("limit.core", with_process(rlimits={**process().rlimits, "RLIMIT_CORE": (0, None)})),  # type: ignore[dict-item]
     ("limit.rlimits", with_process(rlimits={"RLIMIT_CORE": (0, 0)})),
     ("oom_score", with_process(oom_score_adj=499)),
-    ("files.open", with_process(files=(FileReading(4, 20, 8),))),
-    ("files.open", with_process(files=(FileReading(4, 21, 7),))),
-    ("files.open", with_process(files=(FileReading(4, 9999, 1),))),
+    ("files.open", with_process(files=(FileReading(4, 20, 8, ""),))),
+    ("files.open", with_process(files=(FileReading(4, 21, 7, ""),))),
+    ("files.open", with_process(files=(FileReading(4, 9999, 1, ""),))),
 ]  # fmt: skip
 
 
@@ -135,7 +182,26 @@ UNREADABLE: list[tuple[str, Reading]] = [
     ("oom_score", with_process(oom_score_adj=LOST)),
     ("mounts.declared", with_process(mounts=LOST)),
     ("files.open", with_process(files=LOST)),
-    ("files.open", with_process(files=(FileReading(4, 20, None),))),
+    ("files.kinds", with_process(files=LOST)),
+    ("seccomp.filter", with_thread(programs=LOST)),
+    ("seccomp.filter", with_thread(programs=None)),
+    ("seccomp.filter", with_thread(programs=(b"\0" * 8,))),
+    ("seccomp.filter", with_thread(programs=(b"",))),
+    ("seccomp.filter", replace(READING, host=replace(HOST, machine="riscv64"))),
+    ("label", with_thread(label=LOST)),
+    ("program", with_process(program=LOST)),
+    ("program", with_process(mounts=LOST)),
+    ("root", with_process(root=LOST)),
+    ("root", with_process(directory=LOST)),
+    ("root", with_process(mounts=LOST)),
+    ("root", with_thread(root=LOST)),
+    ("root", with_thread(directory=LOST)),
+    ("terminal", with_process(tty=LOST)),
+    ("mounts.masked", with_process(masked=LOST)),
+    ("apart.namespaces", beside(namespaces={"net": LOST})),
+    ("apart.ids", beside(uid_map=LOST)),
+    ("apart.ids", beside(gid_map=LOST)),
+    ("files.open", with_process(files=(FileReading(4, 20, None, ""),))),
     ("limit.pids", replace(READING, limits=LOST)),
     ("limit.memory", replace(READING, limits=LOST)),
     ("limit.swap", replace(READING, limits=LOST)),
@@ -177,7 +243,7 @@ def test_a_difference_outweighs_what_cannot_be_read() -> None:
         ("network.interfaces", {"interfaces": ("eth0",)}),
         ("identity.uid_map", {"uid_map": ()}),
         ("oom_score", {"oom_score_adj": -1000}),
-        ("files.open", {"files": (FileReading(4, 20, 8),)}),
+        ("files.open", {"files": (FileReading(4, 20, 8, ""),)}),
         ("mounts.declared", {"mounts": ()}),
     ],
 )
@@ -221,3 +287,69 @@ def test_a_policy_with_capabilities_wants_exactly_these() -> None:
         reading = replace(READING, processes=(replace(process(), threads=threads),))
         facts = {fact.promise: fact for fact in judge(wanted, reading)}
         assert facts["capabilities"].failed is not same
+
+
+def test_a_sandbox_beside_with_nothing_in_common() -> None:
+    facts = judged(beside())
+    assert not any(fact.failed for fact in facts.values())
+    assert facts["apart.ids"].have == "nothing in common with 1 other sandbox"
+
+
+def test_a_namespace_of_the_host_is_not_told_twice() -> None:
+    ours = HOST.namespaces["uts"]
+    spaces = {**thread().namespaces, "uts": ours}
+    reading = replace(
+        beside(namespaces={"uts": ours}), processes=with_thread(namespaces=spaces).processes
+    )
+    facts = {fact.promise for fact in judge(POLICY, reading) if fact.failed}
+    assert facts == {"namespace.uts"}
+
+
+def test_under_standard_all_sandboxes_have_one_uid() -> None:
+    policy = replace(POLICY, isolation="standard")
+    facts = {fact.promise: fact for fact in judge(policy, beside(uid_map=POLICY.uid_map))}
+    assert facts["apart.ids"].verdict is Verdict.NOT_APPLICABLE
+
+
+def test_what_is_noted_survives_being_written_down() -> None:
+    noted = note(with_thread(label="box:c1", seccomp_filters=3))
+    assert (sorted(noted.filters), *noted.labels, len(noted.programs)) == ([2, 3], "box:c1", 1)
+    assert from_json(to_json(noted)) == noted
+    for broken in ({}, {**to_json(noted), "filters": ["2"]}, {**to_json(noted), "labels": "x"}):
+        with pytest.raises(ValueError, match="not what is noted"):
+            from_json(broken)
+
+
+@pytest.mark.parametrize("programs", [None, Withheld("not for you")])
+def test_a_filter_that_is_not_read_again_is_the_one_whose_number_is_unchanged(
+    programs: Withheld | None,
+) -> None:
+    noted = note(READING)
+    later = replace(with_process(threads=(replace(thread(), programs=programs),)), noted=noted)
+    fact = judged(later)["seccomp.filter"]
+    assert fact.verdict is Verdict.SAME
+    assert fact.have.endswith("sha256 " + "".join(noted.programs))
+
+
+def test_a_filter_that_the_kernel_never_showed_is_not_applicable() -> None:
+    hidden = replace(thread(), programs=Withheld("it takes CAP_SYS_ADMIN"))
+    at_start = with_process(threads=(hidden,))
+    fact = judged(at_start)["seccomp.filter"]
+    assert (fact.verdict, fact.have) == (Verdict.NOT_APPLICABLE, "it takes CAP_SYS_ADMIN")
+    later = replace(with_process(threads=(replace(thread(), programs=None),)), noted=note(at_start))
+    assert judged(later)["seccomp.filter"].verdict is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("label", "later", "verdict"),
+    [
+        ("unconfined", "unconfined", Verdict.NOT_APPLICABLE),
+        ("box:c1", "box:c1", Verdict.SAME),
+        ("box:c1", "box:c2", Verdict.DIFFERS),
+        ("box:c1", "unconfined", Verdict.DIFFERS),
+    ],
+)
+def test_a_label_must_be_that_of_the_start(label: str, later: str, verdict: Verdict) -> None:
+    noted = note(with_process(threads=(replace(thread(), label=label),)))
+    reading = replace(with_process(threads=(replace(thread(), label=later),)), noted=noted)
+    assert judged(reading)["label"].verdict is verdict

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -15,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.confinement import judging
+from reconciler.confinement import judging, noting
 from reconciler.confinement.facts import Fact, Verdict
 from reconciler.confinement.policy import BindMount, IdRange, Policy, Slot, policy_for
-from reconciler.linux import cgroups, identity, reading
+from reconciler.linux import cgroups, identity, neighbours, reading
 from reconciler.linux.cgroups import Layout
 from reconciler.linux.identity import ProcessIdentity
 from tests.linux import container, ordinary_user
@@ -61,7 +63,10 @@ def test_a_container_under_the_policy_keeps_every_promise(probe: Path) -> None:
     wanted = policy(probe)
     with container.running(wanted, ["/bin/vmm"]) as who:
         found = facts(who, wanted)
-    assert {fact.verdict for fact in found.values()} == {Verdict.SAME}, found
+    others = {name: fact for name, fact in found.items() if fact.verdict is not Verdict.SAME}
+    assert set(others) <= {"label"}, others
+    assert not any(fact.failed for fact in others.values()), others
+    assert re.search("sha256 [0-9a-f]{64}$", found["seccomp.filter"].have)
     assert found["identity.uid"].have == str(SLOT.uid_base)
     assert found["limit.swap"].have == str((128 + 256) << 20)
 
@@ -83,6 +88,28 @@ def bounding_only(spec: Spec) -> None:
 
 def no_seccomp(spec: Spec) -> None:
     del spec["linux"]["seccomp"]
+
+
+def allow_all(spec: Spec) -> None:
+    """A filter is on, and filters nothing."""
+    spec["linux"]["seccomp"]["defaultAction"] = "SCMP_ACT_ALLOW"
+
+
+def allow(call: str) -> Callable[[Spec], None]:
+    def weaken(spec: Spec) -> None:
+        rule = {"names": [call], "action": "SCMP_ACT_ALLOW"}
+        spec["linux"]["seccomp"]["syscalls"].append(rule)
+
+    return weaken
+
+
+def another_architecture(spec: Spec) -> None:
+    spec["linux"]["seccomp"]["architectures"].append("SCMP_ARCH_X32")
+    spec["linux"]["seccomp"]["syscalls"][0]["names"] += ["getpid"]
+
+
+def elsewhere(spec: Spec) -> None:
+    spec["process"]["cwd"] = "/proc"
 
 
 def host_namespace(kind: str) -> Callable[[Spec], None]:
@@ -193,10 +220,15 @@ def unimportant(spec: Spec) -> None:
 
 
 WEAKENED: list[tuple[Callable[[Spec], None], set[str]]] = [
-    (no_new_privs, {"no_new_privs"}),
+    (no_new_privs, {"no_new_privs", "seccomp.filter"}),
     (a_capability, {"capabilities"}),
     (bounding_only, {"capabilities"}),
     (no_seccomp, {"seccomp"}),
+    (allow_all, {"seccomp.filter"}),
+    (allow("ptrace"), {"seccomp.filter"}),
+    (allow("keyctl"), {"seccomp.filter"}),
+    (another_architecture, {"seccomp.filter"}),
+    (elsewhere, {"root"}),
     (host_namespace("ipc"), {"namespace.ipc"}),
     (host_namespace("uts"), {"namespace.uts"}),
     (host_namespace("cgroup"), {"namespace.cgroup"}),
@@ -208,7 +240,7 @@ WEAKENED: list[tuple[Callable[[Spec], None], set[str]]] = [
     (other_program, {"mounts.declared"}),
     (writable_root, {"mounts.declared"}),
     (writable_dev, {"mounts.declared"}),
-    (unmasked, {"mounts.declared"}),
+    (unmasked, {"mounts.masked"}),
     (writable_sysctls, {"mounts.declared"}),
     (slave_mounts, {"mounts.private"}),
     (no_swap_limit, {"limit.swap"}),
@@ -274,6 +306,96 @@ def test_other_handles_of_the_host_left_open(probe: Path, kind: str) -> None:
             assert failed(who, wanted) == {"files.open"}
     finally:
         os.close(fd)
+
+
+@pytest.mark.root
+def test_a_handle_of_a_kind_that_no_vmm_needs(probe: Path) -> None:
+    """inotify(7) on a directory of the host, which tells who comes and goes there."""
+    libc = ctypes.CDLL(None)
+    fd = libc.inotify_init()
+    try:
+        libc.inotify_add_watch(fd, b"/tmp", 0x100)
+        wanted = policy(probe)
+        with container.running(wanted, ["/bin/vmm"], pass_fds=[fd]) as who:
+            assert failed(who, wanted) == {"files.kinds"}
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.root
+def test_a_program_that_was_not_declared(probe: Path) -> None:
+    """The same bytes out of memory: what the runtime executes is no mount of the jail's."""
+    fd = os.memfd_create("vmm")
+    try:
+        os.write(fd, probe.read_bytes())
+        wanted = policy(probe)
+        with container.running(wanted, ["/proc/self/fd/3"], pass_fds=[fd]) as who:
+            assert failed(who, wanted) == {"program"}
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.root
+def test_a_program_that_was_replaced_on_the_host_is_no_false_alarm(
+    probe: Path, tmp_path: Path
+) -> None:
+    """As a package's upgrade does it: a new file takes the name of the old one."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        mine = Path(shutil.copy(probe, Path(directory) / "vmm"))
+        wanted = policy(mine)
+        with container.running(wanted, ["/bin/vmm"]) as who:
+            newer = Path(shutil.copy(probe, Path(directory) / "newer"))
+            newer.rename(mine)
+            assert failed(who, wanted) == set()
+
+
+@pytest.mark.root
+def test_two_sandboxes_with_the_same_ids(probe: Path) -> None:
+    first, second = policy(probe), policy(probe)
+    with (
+        container.running(first, ["/bin/vmm"]) as one,
+        container.running(second, ["/bin/vmm"]) as two,
+    ):
+        around = neighbours.read_neighbours({"two": two})
+        facts = judging.judge(first, reading.read_process(one, first, neighbours=around))
+        assert {fact.promise for fact in facts if fact.failed} == {"apart.ids"}
+
+
+@pytest.mark.root
+def test_two_sandboxes_in_one_namespace(probe: Path) -> None:
+    first, second = policy(probe), policy(probe)
+    moved = tuple(IdRange(0, SLOT.uid_base + 65_536, 65_536) for _ in range(1))
+    second = dataclasses.replace(second, uid_map=moved, gid_map=moved)
+    with container.running(first, ["/bin/vmm"]) as one:
+
+        def join(spec: Spec) -> None:
+            for space in spec["linux"]["namespaces"]:
+                if space["type"] == "ipc":
+                    space["path"] = f"/proc/{one.pid}/ns/ipc"
+
+        with container.running(second, ["/bin/vmm"], weaken=join) as two:
+            around = neighbours.read_neighbours({"one": one})
+            facts = judging.judge(second, reading.read_process(two, second, neighbours=around))
+        found = {fact.promise: fact for fact in facts if fact.failed}
+    assert set(found) == {"apart.namespaces"}
+    assert found["apart.namespaces"].have == "its ipc namespace is also that of one"
+
+
+@pytest.mark.root
+def test_the_filter_of_the_start_is_what_later_readings_want(probe: Path) -> None:
+    wanted = policy(probe)
+    with container.running(wanted, ["/bin/vmm"]) as who:
+        noted = noting.note(reading.read_process(who, wanted))
+        for programs in (False, True):
+            read = reading.read_process(who, wanted, noted=noted, programs=programs)
+            assert not [fact for fact in judging.judge(wanted, read) if fact.failed]
+    wanted = dataclasses.replace(wanted, cgroup=wanted.cgroup + "-2")
+    with container.running(wanted, ["/bin/vmm"], weaken=allow("vhangup")) as who:
+        read = reading.read_process(who, wanted, noted=noted)
+    facts = {fact.promise: fact for fact in judging.judge(wanted, read)}
+    assert facts["seccomp.filter"].have.endswith("not the filter of its start")
+    assert {name for name, fact in facts.items() if fact.failed} == {"seccomp.filter"}
 
 
 @pytest.mark.root
