@@ -28,11 +28,27 @@ if TYPE_CHECKING:
 
     Check = Callable[[Policy, Reading], Fact]
 
+_MOST_JUDGED = 1000
 _FILTER_MODE = 2  # SECCOMP_MODE_FILTER, linux/seccomp.h
+
+
+_judged: dict[int, tuple[Policy, Reading, tuple[Fact, ...]]] = {}
+"""By PID, the last that was judged: the same reading under the same policy has the same facts."""
 
 
 def judge(policy: Policy, reading: Reading) -> tuple[Fact, ...]:
     """The fact of every promise, in their order. A void reading makes all of them unreadable."""
+    last = _judged.get(reading.pid)
+    if last and last[:2] == (policy, reading):
+        return last[2]
+    facts = _judge(policy, reading)
+    if len(_judged) >= _MOST_JUDGED:
+        _judged.clear()
+    _judged[reading.pid] = policy, reading, facts
+    return facts
+
+
+def _judge(policy: Policy, reading: Reading) -> tuple[Fact, ...]:
     facts = []
     for promise in PROMISES:
         fact = _CHECKS[promise.id](policy, reading) if reading.processes else None

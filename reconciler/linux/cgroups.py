@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -27,6 +28,7 @@ _V1_UNLIMITED = (1 << 63) - (1 << 20)
 # ENODEV: removed while open. EOPNOTSUPP: a threaded cgroup, whose processes its parent lists.
 _GONE_OR_THREADED = frozenset({errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP})
 _POLL_SECONDS = 0.01
+_LINKS_OF_A_LEAF = 2
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,15 @@ class Hierarchy:
 
     def directory(self, path: str) -> Path:
         """Where the cgroup `path` of this hierarchy lies, whether or not it exists."""
-        below = os.path.relpath(path, self.root)
-        if below.startswith(".."):
-            raise FileNotFoundError(f"the cgroup {path} is outside of what {self.mount} shows")
-        return Path(self.mount) / below
+        return _directory(self.mount, self.root, path)
+
+
+@lru_cache(maxsize=4096)
+def _directory(mount: str, root: str, path: str) -> Path:
+    below = os.path.relpath(path, root)
+    if below.startswith(".."):
+        raise FileNotFoundError(f"the cgroup {path} is outside of what {mount} shows")
+    return Path(mount) / below
 
 
 @dataclass(frozen=True)
@@ -198,6 +205,10 @@ def list_procs(directory: Path) -> frozenset[int]:
 
 def _below(directory: Path) -> list[Path]:
     """All cgroups below one, parents first."""
+    with contextlib.suppress(FileNotFoundError):
+        # The kernel counts those right below as links, besides its own two (fs/kernfs/inode.c).
+        if directory.stat().st_nlink == _LINKS_OF_A_LEAF:
+            return []
     return [
         Path(parent) / child for parent, children, _ in os.walk(directory) for child in children
     ]

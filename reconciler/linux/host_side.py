@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from reconciler.linux.procfs import MountEntry
 
 # The links in /proc/PID/ns that are compared.
+_MOST_KNOWN = 10_000
 KINDS = ("user", "mnt", "pid", "ipc", "uts", "net", "cgroup")
 
 
@@ -28,13 +30,12 @@ def read_host(policy: Policy) -> HostReading:
     Raises OSError when /proc/self cannot be read; a path of the policy that cannot be looked up
     is an Unreadable in the answer.
     """
-    mounts = procfs.parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
-    by_id = {each.mount_id: each for each in mounts}
+    mountinfo = Path("/proc/self/mountinfo").read_bytes()
     paths = [*RUNTIME_DEVICES, *policy.devices, *(each.source for each in policy.binds)]
     maybe = (*policy.masked_paths, *policy.read_only_paths)
     return HostReading(
         namespaces=_namespaces(),
-        sources={path: _source(path, by_id) for path in paths},
+        sources={path: _source_now(path, mountinfo) for path in paths},
         present=frozenset(path for path in maybe if os.path.lexists(path)),
         kernel_mount_ids=_kernel_mount_ids(),
         open_files=frozenset(_open_files(policy.open_files)),
@@ -67,6 +68,32 @@ def _opened(path: str) -> Iterator[int]:
         os.close(fd)
 
 
+_known: dict[str, tuple[int, int, bytes, MountSource]] = {}
+"""By path: device and inode that it led to, our mounts then, and where that was."""
+
+
+def _source_now(path: str, mountinfo: bytes) -> MountSource | Unreadable:
+    """`_source`, asked again only when the path leads elsewhere or our mounts have changed."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return Unreadable(f"{path}: {error.strerror}")
+    before = _known.get(path)
+    if before and before[:3] == (found.st_dev, found.st_ino, mountinfo):
+        return before[3]
+    source = _source(path, _by_id(mountinfo))
+    if isinstance(source, MountSource):
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[path] = found.st_dev, found.st_ino, mountinfo, source
+    return source
+
+
+@functools.lru_cache(maxsize=4)
+def _by_id(mountinfo: bytes) -> dict[int, MountEntry]:
+    return {each.mount_id: each for each in procfs.parse_mountinfo(mountinfo)}
+
+
 def _source(path: str, mounts: dict[int, MountEntry]) -> MountSource | Unreadable:
     """Where `path` lies, as mountinfo will show it once it is bound somewhere.
 
@@ -84,6 +111,7 @@ def _source(path: str, mounts: dict[int, MountEntry]) -> MountSource | Unreadabl
     return MountSource(mount.device, os.path.normpath(os.path.join(mount.root, below)))
 
 
+@functools.cache
 def _kernel_mount_ids() -> frozenset[int]:
     """The mounts inside the kernel that pipes, sockets, eventfds and memfds are on.
 

@@ -2,14 +2,17 @@
 
 What a process or a guest could choose (names, paths) stays bytes or is decoded reversibly with
 `os.fsdecode`. Anything unexpected raises ParseError: a reading that cannot be understood must never
-pass for a good one.
+pass for a good one. What reads the same again is not parsed again: the same bytes, the same answer.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 from reconciler.linux.proc_stat import number, unlike
 
@@ -106,8 +109,34 @@ class FdInfo:
     kind: str
 
 
+# Runs of lines of status that change all the time and hold nothing of `Status`: memory, signals,
+# switches. Each from where the first line begins to where the line after the last one does.
+_RESTLESS = ((b"\nVmPeak:", b"\nThreads:"), (b"\nSigQ:", b"\nCapInh:"), (b"\nvoluntary_ctxt", b""))
+
+
 def parse_status(data: bytes) -> Status:
     """Parse /proc/PID/status; every field of `Status` must be there, once."""
+    return _status(_steady(data))
+
+
+def _steady(data: bytes) -> bytes:
+    """The bytes of status that say the same from one reading to the next."""
+    parts = []
+    at = 0
+    for first, after in _RESTLESS:
+        begin = data.find(first, at)
+        if begin < 0:
+            continue
+        parts.append(data[at:begin])
+        # The switches are two lines, and whatever comes after them is looked at.
+        at = data.find(after, begin) if after else data.find(b"\n", data.find(b"\nnonv", begin) + 1)
+        if at < 0:
+            return data
+    return b"".join((*parts, data[at:]))
+
+
+@lru_cache(maxsize=4096)
+def _status(data: bytes) -> Status:
     fields: dict[bytes, bytes] = {}
     for line in data.splitlines():
         key, colon, value = line.partition(b":")
@@ -136,6 +165,7 @@ def parse_status(data: bytes) -> Status:
         raise unlike(f"status, which lacks {error},", data) from error
 
 
+@lru_cache(maxsize=128)
 def parse_mountinfo(data: bytes) -> tuple[MountEntry, ...]:
     """Parse /proc/PID/mountinfo in its order: a later line on the same target hides an earlier."""
     return tuple(_mount(line) for line in data.split(b"\n") if line)
@@ -168,6 +198,7 @@ def _unescape(field: bytes) -> str:
     return os.fsdecode(re.sub(rb"\\([0-3][0-7]{2})", lambda m: bytes([int(m[1], 8)]), field))
 
 
+@lru_cache(maxsize=128)
 def parse_cgroup(data: bytes) -> tuple[CgroupEntry, ...]:
     """Parse /proc/PID/cgroup. A path may hold colons; a deleted one ends in " (deleted)"."""
     entries = []
@@ -182,6 +213,7 @@ def parse_cgroup(data: bytes) -> tuple[CgroupEntry, ...]:
     return tuple(entries)
 
 
+@lru_cache(maxsize=128)
 def parse_id_map(data: bytes) -> tuple[MapLine, ...]:
     """Parse /proc/PID/uid_map or gid_map. 4294967295 outside means: not in our namespace."""
     lines = []
@@ -193,7 +225,8 @@ def parse_id_map(data: bytes) -> tuple[MapLine, ...]:
     return tuple(lines)
 
 
-def parse_limits(data: bytes) -> dict[str, Limit]:
+@lru_cache(maxsize=128)
+def parse_limits(data: bytes) -> Mapping[str, Limit]:
     """Parse /proc/PID/limits, by the names it prints: "Max core file size"."""
     limits: dict[str, Limit] = {}
     for line in data.splitlines()[1:]:
@@ -204,9 +237,10 @@ def parse_limits(data: bytes) -> dict[str, Limit]:
         limits[found[1].decode()] = Limit(soft, hard)
     if not limits:
         raise unlike("limits", data)
-    return limits
+    return MappingProxyType(limits)
 
 
+@lru_cache(maxsize=128)
 def parse_net_dev(data: bytes) -> tuple[str, ...]:
     """The interface names of /proc/PID/net/dev, below its two lines of headings."""
     lines = data.splitlines()

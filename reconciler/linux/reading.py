@@ -11,7 +11,7 @@ import errno
 import os
 import time
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,6 +44,7 @@ _LISTINGS = 20
 _TRACER_LOOKS = 5
 _TRACER_SECONDS = 0.002
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NAMESPACE_LINKS = {kind: f"ns/{kind}" for kind in host_side.KINDS}
 _CONTROLLERS = ("memory", "pids")
 _RLIMITS = {
     "Max core file size": "RLIMIT_CORE",
@@ -183,6 +184,11 @@ def _integer(process: Process, name: str) -> int:
 
 
 def _mounts(process: Process) -> tuple[MountReading, ...]:
+    return _mount_readings(process.read("mountinfo"))
+
+
+@lru_cache(maxsize=128)
+def _mount_readings(mountinfo: bytes) -> tuple[MountReading, ...]:
     return tuple(
         MountReading(
             mount_id=each.mount_id,
@@ -193,7 +199,7 @@ def _mounts(process: Process) -> tuple[MountReading, ...]:
             propagation=each.propagation,
             fstype=each.fstype,
         )
-        for each in procfs.parse_mountinfo(process.read("mountinfo"))
+        for each in procfs.parse_mountinfo(mountinfo)
     )
 
 
@@ -221,51 +227,61 @@ def _kind(directory: int, name: str) -> str:
 
 
 def _threads(directory: int, layout: Layout) -> tuple[tuple[ThreadReading, ...], frozenset[bytes]]:
+    groups: dict[bytes, dict[str, str] | Unreadable] = {}
     for _ in range(_LISTINGS):
         before = _names(directory, "task")
         try:
-            pairs = [_thread(directory, int(name), layout) for name in before]
+            threads = [_thread(directory, int(name), layout, groups) for name in before]
         except (FileNotFoundError, ProcessLookupError):
             continue  # a thread ended: list again
         if before and before == _names(directory, "task"):
-            return tuple(pair[0] for pair in pairs), frozenset(pair[1] for pair in pairs)
+            return tuple(threads), frozenset(groups)
     raise Moved("its threads come and go faster than they can be read, or it is gone")
 
 
-def _thread(process: int, tid: int, layout: Layout) -> tuple[ThreadReading, bytes]:
+def _thread(
+    process: int, tid: int, layout: Layout, groups: dict[bytes, dict[str, str] | Unreadable]
+) -> ThreadReading:
+    """One thread; the paths of its cgroup file are looked up in `groups`, or added there."""
     fd = os.open(f"task/{tid}", _OPEN_DIRECTORY, dir_fd=process)
     try:
         status = _status(fd)
         group = identity.read_at(fd, "cgroup")
-        spaces = {kind: _part(partial(_namespace, fd, kind)) for kind in host_side.KINDS}
+        spaces = _namespaces(fd)
         label = _part(lambda: _label(fd))
-        root, directory = (_part(partial(_lies, fd, link)) for link in ("root", "cwd"))
+        root, directory = _part(lambda: _lies(fd, "root")), _part(lambda: _lies(fd, "cwd"))
     finally:
         os.close(fd)
-    reading = ThreadReading(
+    if group not in groups:
+        groups[group] = _part(lambda: _controller_paths(layout, group))
+    return ThreadReading(
         tid=tid,
         uids=status.uids,
         gids=status.gids,
         groups=status.groups,
-        capabilities={
-            "inheritable": status.cap_inheritable,
-            "permitted": status.cap_permitted,
-            "effective": status.cap_effective,
-            "bounding": status.cap_bounding,
-            "ambient": status.cap_ambient,
-        },
+        capabilities=_capabilities(status),
         no_new_privileges=status.no_new_privileges,
         seccomp_mode=status.seccomp_mode,
         seccomp_filters=status.seccomp_filters,
         tracer_pid=status.tracer_pid,
         namespaces=spaces,
-        cgroups=_part(lambda: _controller_paths(layout, group)),
+        cgroups=groups[group],
         programs=None,
         label=label,
         root=root,
         directory=directory,
     )
-    return reading, group
+
+
+@lru_cache(maxsize=4096)
+def _capabilities(status: procfs.Status) -> dict[str, int]:
+    return {
+        "inheritable": status.cap_inheritable,
+        "permitted": status.cap_permitted,
+        "effective": status.cap_effective,
+        "bounding": status.cap_bounding,
+        "ambient": status.cap_ambient,
+    }
 
 
 def _status(thread: int) -> procfs.Status:
@@ -294,9 +310,21 @@ def _lies(thread: int, link: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+def _namespaces(thread: int) -> dict[str, NamespaceId | Unreadable]:
+    try:
+        return {kind: _namespace(thread, kind) for kind in host_side.KINDS}
+    except (PermissionError, FileNotFoundError):
+        return {kind: _part(partial(_namespace, thread, kind)) for kind in host_side.KINDS}
+
+
 def _namespace(thread: int, kind: str) -> NamespaceId:
-    found = os.stat(f"ns/{kind}", dir_fd=thread)
-    return NamespaceId(found.st_dev, found.st_ino)
+    found = os.stat(_NAMESPACE_LINKS[kind], dir_fd=thread)
+    return _namespace_id(found.st_dev, found.st_ino)
+
+
+@lru_cache(maxsize=4096)
+def _namespace_id(device: int, inode: int) -> NamespaceId:
+    return NamespaceId(device, inode)
 
 
 def _controller_paths(layout: Layout, group: bytes) -> dict[str, str]:
@@ -325,8 +353,11 @@ def _members(pid: int, how: _How) -> tuple[frozenset[int] | Unreadable, tuple[Pr
         members = _part(lambda: _listed(layout, cgroup))
         if isinstance(members, Unreadable):
             return members, ()
-        others = [_other(each, how) for each in sorted(members - {pid, 0})]
-        if None not in others and members == _part(lambda: _listed(layout, cgroup)):
+        foreign = sorted(members - {pid, 0})
+        others = [_other(each, how) for each in foreign]
+        if not foreign or (
+            None not in others and members == _part(lambda: _listed(layout, cgroup))
+        ):
             return members, tuple(each for each in others if each is not None)
     raise Moved("processes of its cgroup come and go faster than they can be read")
 
