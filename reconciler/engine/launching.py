@@ -281,8 +281,7 @@ def _starting(
 
 def _load_read_back() -> None:
     """Import what reads the VMM back: for nothing, while the host's other CPU starts the jail."""
-    from reconciler.confinement import judging  # noqa: F401
-    from reconciler.linux import reading  # noqa: F401
+    from reconciler.engine import rereading  # noqa: F401
 
 
 def _attach(start: _Start, vm: Vm, disk_fd: int) -> None:
@@ -310,11 +309,11 @@ def _hand_over(
     start: _Start, launch: Launch, key: str, vm: Vm, who: identity.ProcessIdentity
 ) -> VmRecord:
     """Read the VMM back and only then give it a token, fresh randomness, the time and /data."""
-    from reconciler.confinement import judging
-    from reconciler.linux import reading
+    from reconciler.engine import rereading
 
-    policy = launch.policy()
-    facts = judging.judge(policy, reading.read_process(who, policy))
+    facts = rereading.judge_start(
+        start.home, launch.directory, start.record.vm, who, launch.policy()
+    )
     if any(fact.failed for fact in facts):
         raise NotConfined(facts)
     record = replace(

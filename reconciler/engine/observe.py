@@ -113,20 +113,22 @@ def _waiting(home: Path, vm: VmRecord, *, read_back: bool) -> Waiting:
     return Waiting(vm)
 
 
-def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
-    """Read the VMM of a running VM, all threads and its whole cgroup, and judge what was read."""
+def read_facts(home: Path, vm: VmRecord, *, programs: bool = False) -> tuple[Fact, ...]:
+    """Read the VMM of a running VM, all threads and its whole cgroup, and judge what was read.
+
+    With `programs` the seccomp filters' content too, for which each thread stands still a moment.
+    """
     # Not at the top: `run` comes by here and imports these while its VMM starts.
-    from reconciler.confinement import judging
     from reconciler.confinement.facts import Fact, Verdict
     from reconciler.confinement.promises import PROMISES
-    from reconciler.linux import reading
+    from reconciler.engine import rereading
 
     if vm.identity is None:
         return ()
     try:
         policy = records.policy_of(home, vm)
+        return rereading.judge_again(home, vm, policy, programs=programs)
     except (OSError, files.BrokenFile) as error:
         # A finding like others: the VM stays within every command's reach.
-        why = f"the policy of its launch cannot be read: {error}"
+        why = f"what was noted of its launch cannot be read: {error}"
         return tuple(Fact(p.id, p.sentence, why, Verdict.UNREADABLE) for p in PROMISES)
-    return judging.judge(policy, reading.read_process(vm.identity, policy))

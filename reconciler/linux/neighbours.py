@@ -21,16 +21,25 @@ if TYPE_CHECKING:
 
 
 def read_neighbours(known: Mapping[str, ProcessIdentity]) -> dict[str, Neighbour]:
-    """The running ones of `known`, by the same names. Raises HiddenProcess."""
+    """The running ones of `known`, by the same names."""
     found = {}
     for name, who in known.items():
-        with identity.open_process(who) as process:
-            if process is None:
-                continue
-            neighbour = _read(process)
-            if process.unchanged():
-                found[name] = neighbour
+        try:
+            neighbour = _running(who)
+        except identity.HiddenProcess as error:
+            hidden = Unreadable(str(error))
+            neighbour = Neighbour(dict.fromkeys(host_side.KINDS, hidden), hidden, hidden)
+        if neighbour is not None:
+            found[name] = neighbour
     return found
+
+
+def _running(who: ProcessIdentity) -> Neighbour | None:
+    with identity.open_process(who) as process:
+        if process is None:
+            return None
+        neighbour = _read(process)
+        return neighbour if process.unchanged() else None
 
 
 def _read(process: Process) -> Neighbour:
