@@ -1,0 +1,74 @@
+"""The read-back of real VMMs, beside each other and while their guests work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from reconciler.confinement.facts import Fact, Verdict
+from reconciler.engine import observe, records
+from reconciler.engine.records import VmRecord
+from reconciler.linux import files
+from tests.live import Live
+
+
+def record(vms: Live, name: str) -> VmRecord:
+    (found,) = records.vm_records(vms.home, name)
+    return found
+
+
+def facts(vms: Live, name: str, *, programs: bool = False) -> dict[str, Fact]:
+    read = observe.read_facts(vms.home, record(vms, name), programs=programs)
+    return {fact.promise: fact for fact in read}
+
+
+def failed(found: dict[str, Fact]) -> dict[str, str]:
+    return {name: fact.have for name, fact in found.items() if fact.failed}
+
+
+def states(pid: int) -> set[str]:
+    return {
+        path.read_text().rpartition(") ")[2][0] for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    }
+
+
+def test_two_vmms_keep_every_promise_beside_each_other(vms: Live) -> None:
+    for name in ("web", "other"):
+        vms.declare(name)
+    vms.box("sync", str(vms.folder))
+    for name in ("web", "other"):
+        found = facts(vms, name, programs=True)
+        assert failed(found) == {}
+        assert found["apart.namespaces"].have == "nothing in common with 1 other sandbox"
+        assert found["apart.ids"].verdict is Verdict.SAME
+        shown = found["seccomp.filter"]
+        hidden = Verdict.NOT_APPLICABLE if os.getuid() else Verdict.SAME
+        assert shown.verdict is hidden, shown
+
+
+def test_reading_the_filters_again_and_again_disturbs_no_guest(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    pid = vms.pid("web")
+    script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo $i"
+    child = vms.start("exec", "web", "--", "sh", "-c", script)
+    readings = 0
+    while child.poll() is None or readings < 10:
+        assert failed(facts(vms, "web", programs=True)) == {}
+        readings += 1
+    assert child.returncode == 0
+    assert "t" not in states(pid)
+    assert failed(facts(vms, "web")) == {}
+
+
+def test_what_differs_from_the_start_is_told(vms: Live) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    noted = record(vms, "web").directory(vms.home) / "start.json"
+    value = files.read_json(noted)
+    files.write_json(noted, {**value, "filters": [99]})
+    assert set(failed(facts(vms, "web"))) == {"seccomp.filter"}
+    noted.write_text("{}")
+    assert {fact.verdict for fact in facts(vms, "web").values()} == {Verdict.UNREADABLE}
+    files.write_json(noted, value)
+    assert failed(facts(vms, "web")) == {}
