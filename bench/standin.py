@@ -12,11 +12,12 @@ from pathlib import Path
 
 from reconciler.backends import jail, runtime, vmm_files
 from reconciler.backends.jail import Jail
-from reconciler.confinement.policy import BindMount, Policy, policy_for
+from reconciler.confinement.policy import SLOT_SIZE, BindMount, Policy, Slot, policy_for
 from reconciler.linux import cgroups, ids, subids
 from reconciler.linux.cgroups import Layout
 from reconciler.linux.identity import ProcessIdentity
 
+_HIGH = 3_400_000_000
 _PROGRAM = r"""
 #include <pthread.h>
 #include <stdlib.h>
@@ -62,7 +63,7 @@ def running(home: Path, program: Path, threads: Sequence[int]) -> Iterator[list[
         libraries = (files.binary, *files.libraries, *files.plugins, *files.firmware)
         binds = tuple(BindMount(str(path), str(path)) for path in libraries)
         uid, gid = os.getuid(), os.getgid()
-        slots = ids.slots(subids.ranges_of(subids.read_tables(), subids.user_name(uid), uid))
+        slots = _slots(uid, len(threads))
         chosen = runtime.find_runtime()
         runtime.ensure_delegation(chosen)
         found = []
@@ -82,6 +83,17 @@ def running(home: Path, program: Path, threads: Sequence[int]) -> Iterator[list[
             who = stack.enter_context(_started(one, count))
             found.append(StandIn(who, policy, cgroups.detect()))
         yield found
+
+
+def _slots(uid: int, count: int) -> Sequence[Slot]:
+    if uid == 0:
+        # Root may map any IDs, and no host gives it so many: high ones, which nobody has.
+        bases = [_HIGH + number * SLOT_SIZE for number in range(count)]
+        return [Slot(number, base, base) for number, base in enumerate(bases)]
+    slots = ids.slots(subids.ranges_of(subids.read_tables(), subids.user_name(uid), uid))
+    if len(slots) < count:
+        raise RuntimeError(f"{count} stand-ins need {count} slots, and this user has {len(slots)}")
+    return slots
 
 
 @contextlib.contextmanager
