@@ -74,11 +74,6 @@ def digest(programs: tuple[bytes, ...]) -> str:
     return whole.hexdigest()
 
 
-def count_asked() -> int:
-    """How many calls `allowed` asks about: the native ones, one with an argument, two doors."""
-    return len(_FORBIDDEN) + 3
-
-
 @lru_cache(maxsize=64)
 def allowed(programs: tuple[bytes, ...], machine: str) -> tuple[str, ...]:
     """The calls no VMM needs that these programs let through; all when there is no program.

@@ -52,7 +52,7 @@ def from_json(value: dict[str, Any]) -> Noted:
 
 def programs(_policy: Policy, reading: Reading) -> Fact:
     """What the filters are: they refuse what no VMM needs, and are those of the start."""
-    want = f"refuses all {filters.count_asked()} that no VMM needs"
+    want = "refuses what no VMM needs"
     if reading.noted:
         want += ", as at its start"
     threads = [
