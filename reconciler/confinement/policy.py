@@ -142,7 +142,8 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
 
 
 KERNEL_MOUNTS = (
-    KernelMount("/proc", "proc", "proc", ("nosuid", "noexec", "nodev")),
+    # Read-only: else a VMM could lower its own oom_score_adj, and write its read-only pages by mem.
+    KernelMount("/proc", "proc", "proc", ("ro", "nosuid", "noexec", "nodev")),
     KernelMount("/dev", "tmpfs", "tmpfs", ("ro", "nosuid", "noexec", "mode=755", "size=65536")),
 )
 # The OCI runtimes' usual lists (runtime-spec, config-linux.md: maskedPaths, readonlyPaths).
@@ -214,7 +215,7 @@ def policy_for(
         cgroup=cgroup,
         pids_limit=VMM_THREADS + cpus,
         memory_limit_bytes=(ram_mib + VMM_OVERHEAD_MIB) * MIB,
-        rlimits=_rlimits(largest_file_bytes),
+        rlimits=_rlimits(largest_file_bytes, VMM_THREADS + cpus),
         binds=binds,
         kernel_mounts=KERNEL_MOUNTS,
         masked_paths=MASKED_PATHS,
@@ -227,11 +228,13 @@ def policy_for(
     )
 
 
-def _rlimits(largest_file_bytes: int) -> tuple[Rlimit, ...]:
+def _rlimits(largest_file_bytes: int, threads: int) -> tuple[Rlimit, ...]:
     return (
         # A core file would hold the guest's memory.
         Rlimit("RLIMIT_CORE", 0, 0),
         Rlimit("RLIMIT_FSIZE", largest_file_bytes, largest_file_bytes),
         Rlimit("RLIMIT_MEMLOCK", 65_536, 65_536),
         Rlimit("RLIMIT_NOFILE", 1024, 1024),
+        # Counted by user namespace (Linux 5.14), so nobody else's processes count.
+        Rlimit("RLIMIT_NPROC", threads, threads),
     )

@@ -75,7 +75,7 @@ def mount(
 def mounts() -> tuple[MountReading, ...]:
     found = [
         mount("/", "tmpfs", "0:39", "/rootfs", "ro", "nosuid", "nodev", "relatime"),
-        mount("/proc", "proc", "0:41", "/", "rw", "nosuid", "nodev", "noexec"),
+        mount("/proc", "proc", "0:41", "/", "ro", "nosuid", "nodev", "noexec"),
         mount("/dev", "tmpfs", "0:42", "/", "ro", "nosuid", "noexec"),
         mount("/bin/vmm", "ext4", "254:0", "/usr/bin/vmm", "ro", "nosuid", "nodev"),
         mount("/proc/acpi", "tmpfs", "0:43", "/", "ro", "relatime"),
