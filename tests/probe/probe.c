@@ -3,6 +3,10 @@
  *   list         every attempt's id and sentence
  *   view         what we are, as we see it
  *   try ID       make the attempt
+ *   thread       have one thread more
+ *   filter       put this thread, and no other, under a filter of system calls
+ *   terminal     make what was given as the disk the controlling terminal, and close it
+ *   become       be the same program out of memory; no answer
  * In the VMM's place (argv is QEMU's): greets on descriptor 3 as QEMU's control socket does, takes
  * commands on 4, and sleeps when nobody sends any more. Alone: stdin and stdout, to their end.
  */
@@ -168,6 +172,12 @@ static int take(int fd, char *byte)
     return 1;
 }
 
+static void done(int fd, const char *command)
+{
+    put("{\"done\": \"%s\"}", command);
+    say(fd);
+}
+
 static void serve(int from, int to, int argc, char **argv)
 {
     char line[LINE];
@@ -190,6 +200,14 @@ static void serve(int from, int to, int argc, char **argv)
             view(to, argc, argv);
         } else if (strncmp(line, "try ", 4) == 0) {
             try(to, line + 4);
+        } else if (strcmp(line, "thread") == 0 && one_thread_more() == 0) {
+            done(to, line);
+        } else if (strcmp(line, "filter") == 0 && filter_this_thread() == 0) {
+            done(to, line);
+        } else if (strcmp(line, "terminal") == 0 && take_terminal(targets.disk) == 0) {
+            done(to, line);
+        } else if (strcmp(line, "become") == 0) {
+            become_other(argv);
         }
     }
 }

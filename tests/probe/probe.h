@@ -54,6 +54,12 @@ void put(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void put_text(const char *text, size_t size);
 void say(int fd);
 
+/* Both give 0, or -1 with errno. */
+int one_thread_more(void);
+int filter_this_thread(void);
+int take_terminal(int fd);
+void become_other(char **argv);
+
 void view(int fd, int argc, char **argv);
 
 /* open(2), and close what came of it: 0 or -1 with errno. */

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.backends import runtime
 from reconciler.confinement.policy import Slot
 from reconciler.confinement.promises import PROMISES
 from tests.conftest import short_folder
 from tests.linux import ordinary_user
 from tests.linux.ordinary_user import OrdinaryUser
-from tests.probe import agreement, program, standing, targets, trial, unconfined
+from tests.probe import agreement, program, standing, targets, trial, unconfined, weaker
 from tests.probe.trial import Trial
 from tests.probe.unconfined import Proof
 
@@ -29,6 +30,12 @@ SLOT = Slot(0, 1_900_000_000, 1_900_000_000)
 PLACES = ("root strict", "user strict", "user standard")
 REPO = Path(program.__file__).parents[2]
 PROVEN = 140
+# What no missing capability and no namespace refuses; the first of them is the way to the rest.
+THE_FILTERS = [
+    *("socket.unix", "socket.tcp", "socket.netlink", "socket.vsock", "process.fork"),
+    *("clone3.user", "key.add", "kernel.io_uring", "kernel.personality", "kernel.subreaper"),
+    *("kernel.ldt", "door.i386", "unshare.user", "unshare.mnt", "mount.tmpfs"),
+]
 # What need not be there, or cannot be seen by everybody.
 NOT_EVERYWHERE = {"label", "seccomp.filter", "apart.ids", "apart.namespaces"}
 # What the OCI runtimes set for every process without it. Nothing else of the host is in it.
@@ -157,6 +164,17 @@ def test_it_is_still_confined_when_it_has_tried_everything(tried: Trial) -> None
 def test_it_was_started_with_qemus_arguments_and_without_an_environment(tried: Trial) -> None:
     assert "-nodefaults" in tried.argv
     assert set(tried.environment) <= RUNTIMES_OWN
+
+
+def test_what_the_filter_is_for(folder: Path, probe: Path, ids: list[str]) -> None:
+    """The same attempts in the same place without it: other promises do not refuse these."""
+    home = _home(folder)
+    chosen = weaker.runtime_with(runtime.find_runtime(), "no_filter", folder)
+    launch = standing.launch_of(home, probe, "strict", SLOT, chosen)
+    with targets.made(folder) as aims, standing.standing(launch) as stand:
+        standing.give_disk(stand, aims.words)
+        found = stand.talk.attempts([each for each in THE_FILTERS if each in ids])
+    assert {each.id for each in found if each.outcome != "worked"} == set()
 
 
 def test_every_promise_is_seen_or_tried_from_inside(ids: list[str]) -> None:
