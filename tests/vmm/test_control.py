@@ -164,3 +164,26 @@ def test_a_real_qemus_console_ring() -> None:
         text = "x" * size + "the end"
         qmp.execute("ringbuf-write", {"device": "console", "data": text})
         assert control.console(qmp) == text.encode()[-size:]
+
+
+@pytest.mark.vm
+def test_a_real_qemus_core_would_hold_none_of_the_guests_memory() -> None:
+    (machine,) = after(argv_of(), "-machine")
+    with real_vmm("-m", "96M", machine=machine):
+        pid = int(Path("/proc/thread-self/children").read_text().split()[-1])
+        flags = [each for size, each in mappings(pid) if size == 96 << 20]
+    assert flags
+    # "do not dump": proc_pid_smaps(5).
+    assert all("dd" in each for each in flags)
+
+
+def mappings(pid: int) -> Iterator[tuple[int, list[str]]]:
+    """The size in bytes and the flags of each mapping of a process."""
+    size = 0
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        name, *words = line.split()
+        if name == "VmFlags:":
+            yield size, words
+        elif not name.endswith(":"):
+            begin, end = (int(each, 16) for each in name.split("-"))
+            size = end - begin
