@@ -185,14 +185,14 @@ def _cgroup_path(policy: Policy, reading: Reading) -> Fact:
 
 
 def _members(_policy: Policy, reading: Reading) -> Fact:
-    want = f"PID {reading.pid}"
+    want = "the VMM alone"
     if isinstance(reading.members, Unreadable):
         return conclude("cgroup.members", want, [unreadable(reading.members.why)], "")
     foreign = sorted(reading.members - {reading.pid})
     found = [Finding(f"also PID {pid}" if pid else "also one we cannot see") for pid in foreign]
     if reading.pid not in reading.members:
         found.append(Finding(f"without PID {reading.pid}"))
-    return conclude("cgroup.members", want, found, want)
+    return conclude("cgroup.members", want, found, f"PID {reading.pid} alone")
 
 
 def _mounts(policy: Policy, reading: Reading) -> Fact:

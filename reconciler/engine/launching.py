@@ -29,6 +29,7 @@ from reconciler.engine import (
     turns,
     warm,
 )
+from reconciler.engine.configuration import configuration
 from reconciler.engine.home import disk_of, machine_id, sandbox_directory
 from reconciler.engine.parts import Parts, Progress, current_fingerprint, ensure_parts
 from reconciler.engine.records import STANDING, WARM, VmRecord
@@ -199,23 +200,14 @@ def _clean_directory(start: _Start) -> None:
 
 
 def _launch(start: _Start, chosen: str) -> Launch:
-    machine = start.parts.machine(start.spec, chosen, accelerator.tsc_khz(start.home))
     strict = start.spec.isolation == "strict"
-    return Launch(
-        home=start.home,
-        runtime=start.parts.runtime,
-        files=start.parts.files,
-        name=start.record.vm,
-        group=start.record.group,
-        directory=start.record.directory(start.home),
-        machine=machine,
-        kernel=start.parts.kernel.path,
-        initrd=start.parts.initrd,
-        image=start.parts.image.path,
-        isolation=start.spec.isolation,
+    return configuration(
+        start.home,
+        start.spec,
+        start.parts,
+        vm=start.record.vm,
+        chosen=chosen,
         slot=slots.allocate(start.home, start.spec.name) if strict else None,
-        disk=start.disk,
-        snapshot=snapshots.state_path(start.home, start.parts.snapshot_key(machine)),
     )
 
 

@@ -73,10 +73,11 @@ def inspection(value: Mapping[str, Any], output: Format) -> None:
     if output == "json":
         as_json(value)
         return
-    about = {key: each for key, each in value.items() if key not in {"facts", "spec"}}
+    about = {key: each for key, each in value.items() if key not in {"facts", "spec", "waiting"}}
     table(("", ""), about.items())
     facts = value.get("facts") or []
     if facts:
         sys.stdout.write("\n")
         shown = ([fact["verdict"], fact["promise"], fact["have"]] for fact in facts)
         table(("VERDICT", "PROMISE", "FOUND"), shown)
+    rows(value.get("waiting") or [], output)

@@ -16,17 +16,22 @@ SCRIPT = """
     from reconciler.engine.home import open_home
     from reconciler.engine.observe import observe
     from reconciler.engine.outcome import Done
+    from reconciler.engine.security_report import report_of
     from reconciler.engine.spec import Spec
     from reconciler.guest import channel
+    from reconciler.surfaces.security_report.document import document
 
     home = open_home()
 
-    def converge(state):
-        spec = Spec(
+    def declared(state):
+        return Spec(
             name="web", base="builtin:busybox", backend="qemu", isolation={isolation!r}, cpus=1,
             ram_mib=256, network="none", readonly=False, timeout_seconds=0, env=(),
             data_size="16M", state=state, on_drift="alert", protect=False,
         )
+
+    def converge(state):
+        spec = declared(state)
         quiet = lambda _text: None
         outcome = passes.run_pass(home, "web", spec, source=None, folder=None, progress=quiet)
         assert isinstance(outcome, Done), outcome.error
@@ -41,12 +46,20 @@ SCRIPT = """
             session.exec(command, {{}}, stdin=None, stdout=said.extend, stderr=2)
         return said.decode().strip()
 
+    def report():
+        value = document(report_of(home, "web", lambda: declared("running")))
+        (vm,) = value["vms"]
+        account = vm["configuration"]["uid"] == os.getuid()
+        return value["verdict"], account, account == vm["escape_is_your_account"]
+
     converge("running")
     seen = observe(home, "web")
     print([fact for fact in seen.facts if fact.failed], len(seen.facts) > 20)
     print(os.stat(f"/proc/{{seen.vm.identity.pid}}").st_uid == os.getuid())
+    print(*report())
     print(execute("sh", "-c", "echo kept >/data/f; hostname"))
     converge("stopped")
+    print(*report())
     converge("running")
     print(execute("cat", "/data/f"))
     converge("stopped")
@@ -68,6 +81,7 @@ def user() -> Iterator[OrdinaryUser]:
 @pytest.mark.parametrize(("isolation", "as_the_user"), [("strict", "False"), ("standard", "True")])
 def test_up_exec_down(user: OrdinaryUser, isolation: str, as_the_user: str) -> None:
     said = user.run(SCRIPT.format(isolation=isolation)).splitlines()
-    assert said == ["[] True", as_the_user, "web", "kept", "[] []"]
+    reports = [f"{verdict} {as_the_user} True" for verdict in ("same", "not_read")]
+    assert said == ["[] True", as_the_user, reports[0], "web", reports[1], "kept", "[] []"]
     # The data disk belongs to one isolation's sandbox: the next starts without.
     user.run("import shutil, pathlib; shutil.rmtree(pathlib.Path.home() / '.box/sandboxes')")

@@ -49,6 +49,8 @@ LINES = {
     "box validate fi\tfi\t": ("validate", "file.txt", "file.txt"),
     "box explain ram\t": ("explain", "ram_mib"),
     "box new we\t": ("new", "we"),
+    "box inspect --sec\twe\t": ("inspect", "--security-report", "web"),
+    "box inspect we\t--di\tdecl\t": ("inspect", "web", "--diff", "declared"),
     "box completion fi\t": ("completion", "fish"),
 }
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 import reconciler
-from reconciler.engine import observe, passes, proof, records
+from reconciler.engine import observe, passes, records
 from reconciler.engine.home import home_path, open_home
 from reconciler.errors import NotFound, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
-from reconciler.surfaces.cli import boxfiles, completion, converge, logs, quickstart
+from reconciler.surfaces.cli import boxfiles, completion, converge, inspecting, logs, quickstart
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Usage
 from reconciler.surfaces.cli.terminal import progress
@@ -131,28 +131,6 @@ def _row(home: Path, name: str) -> dict[str, Any]:
 
 
 @app.command()
-def inspect(name: Name, output: Output = "text") -> int:
-    """Read back what confines NAME's running VMM, fact by fact; exit 1 when one is not so."""
-    home = open_home()
-    seen = observe.observe(home, name)
-    if seen.record is None:
-        raise NotFound(f"There is no sandbox {name}.", hint="box ls")
-    value: dict[str, Any] = {
-        "name": name,
-        "spec": seen.record.spec.to_json(),
-        "running": seen.running,
-        "accelerator": seen.vm.accelerator if seen.vm else None,
-        "pid": seen.vm.identity.pid if seen.vm and seen.vm.identity else None,
-        "kernel_proof": proof.proof_of(home, seen.record.spec.backend, seen.vm.fingerprint)
-        if seen.vm
-        else None,
-        "facts": [vars(fact) for fact in seen.facts],
-    }
-    render.inspection(value, output)
-    return 1 if any(fact.failed for fact in seen.facts) else 0
-
-
-@app.command()
 def destroy(
     name: Name,
     *,
@@ -261,6 +239,7 @@ def home() -> None:
     typer.echo(home_path())
 
 
+inspecting.register(app)
 boxfiles.register(app)
 converge.register(app)
 app.command()(logs.logs)

@@ -71,9 +71,14 @@ def rows(app: typer.Typer) -> Iterator[Row]:
         yield Row(
             verb,
             [word for each in options for word in each.opts] + ["--help"],
-            [word for each in options if not each.is_flag for word in each.opts],
+            [word for each in options if _takes_a_word(each) for word in each.opts],
             [_kind(verb, each) for each in arguments],
         )
+
+
+def _takes_a_word(option: Any) -> bool:  # noqa: ANN401 - as below
+    """Whether its value is the next word; one that may be left out stands behind a `=`."""
+    return not option.is_flag and not (option.metavar or "").startswith("[=")
 
 
 def _kind(verb: str, argument: Any) -> str:  # noqa: ANN401 - typer's own copy of click has no types
