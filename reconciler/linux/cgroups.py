@@ -30,6 +30,9 @@ _GONE_OR_THREADED = frozenset({errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP})
 _POLL_SECONDS = 0.01
 _LINKS_OF_A_LEAF = 2
 
+V1_FREEZER = "freezer.state"
+"""The file of version 1 that freezes a cgroup and all below it."""
+
 
 @dataclass(frozen=True)
 class Hierarchy:
@@ -215,7 +218,7 @@ def _below(directory: Path) -> list[Path]:
 
 
 def kill_all(directories: Iterable[Path], *, timeout_seconds: float = 10.0) -> None:
-    """Kill every process in these cgroups and below, and wait until none is left.
+    """Kill every process in these cgroups and below, frozen or not, and wait until none is left.
 
     Cgroups that do not exist hold nobody. Raises Busy when processes are left after the timeout.
     """
@@ -224,6 +227,9 @@ def kill_all(directories: Iterable[Path], *, timeout_seconds: float = 10.0) -> N
     while left := frozenset[int]().union(*(list_procs(each) for each in wanted)):
         for directory in wanted:
             _kill(directory)
+        # Only now: what was frozen has its SIGKILL, and comes to nothing else any more.
+        for directory in wanted:
+            _release(directory)
         if time.monotonic() >= deadline:
             raise Busy(
                 "Processes of a cgroup do not end.",
@@ -235,17 +241,37 @@ def kill_all(directories: Iterable[Path], *, timeout_seconds: float = 10.0) -> N
 def _kill(directory: Path) -> None:
     try:
         # Version 2, Linux 5.14: the kernel kills them all at once, forks included.
-        with open(os.open(directory / "cgroup.kill", os.O_WRONLY | os.O_CLOEXEC), "wb") as file:
-            file.write(b"1")
+        write_file(directory / "cgroup.kill", b"1")
     except (FileNotFoundError, PermissionError):
         for pid in list_procs(directory):
-            _kill_member(pid, directory)
+            signal_member(pid, directory, signal.SIGKILL)
     except OSError as error:
         if error.errno not in _GONE_OR_THREADED:
             raise
 
 
-def _kill_member(pid: int, directory: Path) -> None:
+def _release(directory: Path) -> None:
+    """Thaw what version 1 has frozen: a process that was killed there ends only then.
+
+    That is what Linux 6.18 still does. Under version 2 a frozen process dies at once.
+    """
+    if (directory / V1_FREEZER).exists():
+        for each in (directory, *_below(directory)):
+            with contextlib.suppress(FileNotFoundError):
+                write_file(each / V1_FREEZER, b"THAWED")
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write to a file of a cgroup, which is never made by that. Raises OSError."""
+    with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as file:
+        file.write(data)
+
+
+def signal_member(pid: int, directory: Path, signo: int) -> None:
+    """Send a signal to a process that is in the cgroup at `directory` or below, to no other one.
+
+    One that is gone, or is somewhere else by now, gets none. Raises OSError when it is refused.
+    """
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -253,7 +279,7 @@ def _kill_member(pid: int, directory: Path) -> None:
     try:
         # The PID may have been reused since the listing: look again, now that we hold a pidfd.
         if pid in list_procs(directory):
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(pidfd, signo)
     except ProcessLookupError:
         return
     finally:
