@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +16,10 @@ from reconciler.confinement.facts import Fact, Verdict
 from reconciler.engine import drift, journal
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.records import VmRecord
+from reconciler.linux.identity import ProcessIdentity
 from tests.engine import specs
+
+REPO = Path(drift.__file__).parents[2]
 
 
 @pytest.fixture
@@ -77,3 +87,126 @@ def test_a_broken_file_of_open_differences_stops_nothing(
     (home / "sandboxes/web/drift.json").write_text(text)
     drift.compare(home, vm, (fact(Verdict.SAME),))
     assert "seccomp" not in drift.open_drifts(home, "web")
+
+
+def records(home: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((home / "sandboxes/web/drift.json").read_text())
+    return value
+
+
+def test_record_and_event_name_the_vm_and_its_process(home: Path, vm: VmRecord) -> None:
+    who = ProcessIdentity(77, 12345, "boot", None, None)
+    drift.compare(home, replace(vm, identity=who, incarnation=4), (fact(),))
+    expected = {"want": "on", "have": "off", "incarnation": 4, "pid": 77, "start_time_ticks": 12345}
+    (event,) = journal.read_events(home, "web")
+    for found in (drift.open_drifts(home, "web")["seccomp"], event):
+        assert {key: found[key] for key in expected} == expected
+        assert found["since"]
+    assert event["promise"] == "seccomp"
+
+
+def test_what_was_acknowledged_is_told_once_and_opened_again_if_it_is_still_so(
+    home: Path, vm: VmRecord
+) -> None:
+    drift.compare(home, vm, (fact(),))
+    for _ in range(2):
+        drift.acknowledge(home, "web")
+    assert drift.open_drifts(home, "web") == {}
+    drift.compare(home, vm, (fact(),))
+    assert reasons(home) == ["Drift", "DriftAcknowledged", "Drift"]
+
+
+def full_disk(home: Path) -> None:
+    """Let small files be written and the events grow no further, until the test's end."""
+    size = (home / "events.jsonl").stat().st_size
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1, hard))
+
+
+def room_again() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DIFFERS, Verdict.SAME])
+def test_what_was_interrupted_before_its_event_is_told_by_the_next_look(
+    home: Path, vm: VmRecord, verdict: Verdict
+) -> None:
+    journal.record(home, "web", "Normal", "Tested", "x" * 4000)
+    if verdict is Verdict.SAME:
+        drift.compare(home, vm, (fact(),))
+    before = reasons(home)
+    full_disk(home)
+    try:
+        with pytest.raises(OSError, match="too large"):
+            drift.compare(home, vm, (fact(verdict),))
+    finally:
+        room_again()
+    assert reasons(home) == before
+    # Open is what is recorded, told or not.
+    assert bool(drift.open_drifts(home, "web")) == (verdict is Verdict.DIFFERS)
+    for _ in range(2):
+        drift.compare(home, vm, (fact(verdict),))
+    assert reasons(home) == [*before, "Drift" if (verdict is Verdict.DIFFERS) else "DriftResolved"]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DIFFERS, Verdict.SAME])
+def test_what_was_interrupted_after_its_event_is_not_told_again(
+    home: Path, vm: VmRecord, verdict: Verdict
+) -> None:
+    drift.compare(home, vm, (fact(),))
+    entry = records(home)["seccomp"]
+    if verdict is Verdict.SAME:
+        drift.compare(home, vm, (fact(verdict),))
+    before = reasons(home)
+    # As it lies on the disk before the last write.
+    word = "Drift" if (verdict is Verdict.DIFFERS) else "DriftResolved"
+    untold = {"seccomp": {**entry, "untold": word}}
+    (home / "sandboxes/web/drift.json").write_text(json.dumps(untold))
+    for _ in range(2):
+        drift.compare(home, vm, (fact(verdict),))
+    assert reasons(home) == before
+    assert ("seccomp" in drift.open_drifts(home, "web")) == (verdict is Verdict.DIFFERS)
+
+
+KILLED = """
+import sys; sys.path.insert(0, sys.argv[1])
+from itertools import count
+from pathlib import Path
+from reconciler.confinement.facts import Fact, Verdict
+from reconciler.engine import drift
+from tests.engine import specs
+home = Path(sys.argv[2])
+vm = specs.vm(home)
+print("ready", flush=True)
+for n in count():
+    verdict = Verdict.SAME if n % 3 == 2 else Verdict.DIFFERS
+    facts = [Fact(promise, "on", f"{sys.argv[3]}.{n}", verdict) for promise in ("seccomp", "mounts")]
+    drift.compare(home, vm, tuple(facts))
+"""
+
+
+def test_whenever_it_is_killed_each_difference_is_told_once_and_none_is_lost(
+    home: Path, vm: VmRecord
+) -> None:
+    for attempt in range(12):
+        command = [sys.executable, "-c", KILLED, str(REPO), str(home), str(attempt)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            # Another moment each time; what is asserted holds for every one of them.
+            time.sleep(0.005 + attempt * 0.0037)
+            child.kill()
+    opened = drift.open_drifts(home, "web")
+    drift.compare(home, vm, (fact(have="last"),))
+    events = [each for each in journal.read_events(home, "web") if "promise" in each]
+    told = Counter((each["reason"], each["promise"], each["since"]) for each in events)
+    assert len(told) > 24
+    assert set(told.values()) == {1}
+    for promise, entry in opened.items():
+        assert told["Drift", promise, entry["since"]] == 1
+    for reason, promise, since in told:
+        # What is resolved was opened before.
+        assert reason == "Drift" or told["Drift", promise, since] == 1
+    assert journal.broken_at(home) is None
+    assert not any("untold" in entry for entry in records(home).values())
