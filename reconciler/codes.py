@@ -19,6 +19,7 @@ class Code(StrEnum):
     INVALID_BOXFILE = "invalid_boxfile"
     NOT_FOUND = "not_found"
     NOT_RUNNING = "not_running"
+    FROZEN = "frozen"
     UNAVAILABLE = "unavailable"
     BUSY = "busy"
     DATA_HELD = "data_held"
@@ -44,6 +45,7 @@ MEANINGS = {
     Code.INVALID_BOXFILE: "the Boxfile has errors",
     Code.NOT_FOUND: "no such sandbox, or no such file in it",
     Code.NOT_RUNNING: "the sandbox is not up",
+    Code.FROZEN: "its VM stands still, because its confinement differed; a person decides",
     Code.UNAVAILABLE: "the host lacks something: a program, a kernel, an image, an ID range",
     Code.BUSY: "somebody else holds what is needed; trying later may work",
     Code.DATA_HELD: "another VM of the sandbox has its /data",

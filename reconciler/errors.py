@@ -59,6 +59,12 @@ class NotRunning(Missing):
     code = Code.NOT_RUNNING
 
 
+class Frozen(BoxError):
+    """The sandbox's VM is frozen for a look; only a person lets it go on, or ends it."""
+
+    code = Code.FROZEN
+
+
 class Busy(BoxError):
     """Somebody else holds what is needed; trying later may work."""
 

@@ -35,7 +35,6 @@ LACKS = {
         Lack("passt", "is for the backends krun and podman; remove it"),
         Lack("mounts", f"qemu shares no folders of the host yet; {_NO_SHARES}"),
         Lack("seccomp", "qemu runs under box's own profile only; remove it"),
-        Lack("on_drift", "qemu cannot freeze yet; alert and stop work", ("freeze",)),
     ),
     "firecracker": (
         Lack("passt", "is for the backends krun and podman; remove it"),

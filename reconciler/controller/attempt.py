@@ -14,7 +14,9 @@ from reconciler.engine.plan import Action, ActionKind
 from reconciler.errors import BoxError, as_box_error
 
 _STARTING = frozenset({ActionKind.START, ActionKind.REPLACE})
-_STOPPING = frozenset({ActionKind.STOP, ActionKind.DESTROY, ActionKind.REAP, ActionKind.DRAIN})
+_STOPPING = frozenset(
+    {ActionKind.STOP, ActionKind.FREEZE, ActionKind.DESTROY, ActionKind.REAP, ActionKind.DRAIN}
+)
 _SLOW = frozenset({ActionKind.BUILD, ActionKind.WARM})
 _RETRY_SECONDS = 10.0
 

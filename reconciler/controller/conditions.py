@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from reconciler.confinement.facts import Verdict
+from reconciler.engine import drift, plan
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def since(
 def of_sandbox(
     spec: Spec | None, seen: Observation | None, outcome: Outcome | None
 ) -> tuple[Condition, ...]:
-    """Built, Running, Confined, Warm if declared, and Ready; without a spec only why not ready.
+    """Built, Running, Confined, Frozen if it is, Warm if declared, and Ready.
+
+    Without a spec only why it is not ready.
 
     Nothing is said of a sandbox that was destroyed as it should be.
     """
@@ -84,7 +87,8 @@ def of_sandbox(
         return (_failure(outcome) or Condition("Ready", "False", "NotAccepted"),)
     if seen is None:
         return (Condition("Ready", "Unknown", "NotSeen", "it could not be looked at"),)
-    parts = (_built(seen), _running(spec, seen), _confined(seen), *_warm(spec, seen))
+    always = (_built(seen), _running(spec, seen), _confined(seen))
+    parts = (*always, *_frozen(spec, seen), *_warm(spec, seen))
     return (*parts, _ready(spec, seen, outcome))
 
 
@@ -97,7 +101,7 @@ def _built(seen: Observation) -> Condition:
 def _running(spec: Spec, seen: Observation) -> Condition:
     if seen.running:
         return Condition("Running", "True", "Running")
-    if spec.state == "running" and spec.on_drift == "stop" and seen.drifts:
+    if plan.stays_down(spec, seen):
         message = f"{', '.join(seen.drifts)} differed; `box up {spec.name}` starts a fresh VM"
         return Condition("Running", "False", "StoppedForDrift", message)
     if spec.state == "running":
@@ -119,6 +123,17 @@ def _confined(seen: Observation) -> Condition:
     return Condition("Confined", "False", "Differs" if differs else "Unreadable", message)
 
 
+def _frozen(spec: Spec, seen: Observation) -> tuple[Condition, ...]:
+    """Whether it stands still; nothing of one that nobody froze."""
+    if seen.frozen is None:
+        return ()
+    name, since = spec.name, seen.frozen.since
+    message = f"since {since}: {seen.frozen.why}; `box thaw {name}` lets it go on"
+    if seen.frozen.stands:
+        return (Condition("Frozen", "True", "ConfinementDiffered", message),)
+    return (Condition("Frozen", "False", "LetGoOn", f"{message}, and nothing else should"),)
+
+
 def _warm(spec: Spec, seen: Observation) -> tuple[Condition, ...]:
     """Whether as many VMs wait as declared. Nothing that runs needs them: Ready does without."""
     if not spec.warm or spec.state == "stopped":
@@ -136,9 +151,11 @@ def _ready(spec: Spec, seen: Observation, outcome: Outcome | None) -> Condition:
     failure = _failure(outcome)
     if failure is not None:
         return failure
+    if seen.frozen is not None:
+        return Condition("Ready", "False", "Frozen", seen.frozen.why)
     if seen.confined is False:
-        return Condition("Ready", "False", "NotConfined")
-    if not seen.running and seen.drifts and spec.on_drift == "stop":
+        return Condition("Ready", "False", "NotConfined", drift.said(seen.differences))
+    if plan.stays_down(spec, seen):
         return Condition("Ready", "False", "StoppedForDrift", ", ".join(seen.drifts))
     if seen.running != (spec.state == "running"):
         return Condition("Ready", "False", "Converging", f"declared `state: {spec.state}`")

@@ -93,7 +93,7 @@ class Worker:
 
     def _must_wait(self, wish: Wish, found: Look) -> bool:
         """Whether the next try is not due yet. What stops or takes away never waits."""
-        if wish.spec is None:
+        if wish.spec is None or found.lane is Lane.STOP:
             return False
         given_up = self._given_up.get(wish.name)
         if given_up is not None and found.actions:
@@ -103,7 +103,7 @@ class Worker:
             del self._given_up[wish.name]
         backoff = self._backoff(wish)
         wait = backoff.wait_seconds(time.time())
-        if not wait or not found.actions or found.lane is Lane.STOP:
+        if not wait or not found.actions:
             return False
         self._later(wish.name, time.monotonic() + wait)
         return True

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.engine.stamp import stamp_of
-from reconciler.errors import NotRunning
+from reconciler.errors import Frozen, NotRunning
 from reconciler.guest import protocol
 from reconciler.linux import identity, quick_json
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
 _BOUNDARY = "boundary.json"
+FROZEN = "frozen.json"
+"""In a VM's directory as long as it is frozen, or should be: why, and since when."""
 
 
 class Contact(NamedTuple):
@@ -41,7 +43,7 @@ class Contact(NamedTuple):
 def running(home: StrPath, name: str) -> Contact:
     """The VM of a sandbox that is up, on a kernel boundary that is still the proven one.
 
-    Raises NotRunning when it is not up, Refused without its proof, BrokenFile.
+    Raises NotRunning when it is not up, Frozen, Refused without its proof, BrokenFile.
     """
     try:
         value = _read_json(f"{os.fspath(home)}/run/{name}.json")
@@ -55,6 +57,8 @@ def running(home: StrPath, name: str) -> Contact:
         raise
     if not identity.runs(who):
         raise not_running(name)
+    if is_frozen(found.directory):
+        raise frozen(name, found.directory)
     if not _same_boundary(found.directory):
         from pathlib import Path
 
@@ -69,6 +73,25 @@ def running(home: StrPath, name: str) -> Contact:
 def not_running(name: str) -> NotRunning:
     """The error that a sandbox is not up."""
     return NotRunning(f"{name} is not running.", hint=f"box up {name}")
+
+
+def is_frozen(directory: StrPath) -> bool:
+    """Whether a VM is frozen, or about to be: nothing in it answers then."""
+    return os.path.exists(f"{os.fspath(directory)}/{FROZEN}")  # noqa: PTH110 - slow to load
+
+
+def frozen(name: str, directory: StrPath) -> Frozen:
+    """The error that a sandbox's VM is frozen."""
+    try:
+        why = str(_read_json(f"{os.fspath(directory)}/{FROZEN}")["why"])
+    except (OSError, KeyError, TypeError, ValueError, RecursionError):
+        why = None
+    return Frozen(
+        f"{name} is frozen.",
+        details=why,
+        hint=f"`box inspect {name}` reads it as it stands; `box thaw {name}` lets it go on, "
+        f"`box down {name}` ends it",
+    )
 
 
 def _record(home: StrPath, name: str) -> VmRecord | None:

@@ -7,6 +7,7 @@ written exactly once. All of this is done under the sandbox's lock.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ _OPENED, _RESOLVED, _ACKNOWLEDGED = "Drift", "DriftResolved", "DriftAcknowledged
 _OVER = {_RESOLVED: "as declared again", _ACKNOWLEDGED: "acknowledged"}
 
 Entries = dict[str, dict[str, Any]]
+
+
+def said(facts: Iterable[Fact]) -> str:
+    """What differs, for a person: each promise with what was wanted and found."""
+    return "; ".join(f"{each.promise}: want {each.want}, have {each.have}" for each in facts)
 
 
 def open_drifts(home: Path, name: str) -> Entries:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from reconciler import errors
-from reconciler.engine import records
+from reconciler.engine import contact, records
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.records import STANDING, VmRecord
-from reconciler.errors import Busy
+from reconciler.errors import BoxError, Busy
 from reconciler.linux import files, identity
 
 T = TypeVar("T")
 
+_GLANCE_SECONDS = 1.0
+"""How often to look whether the holder was frozen, of which no process tells."""
 _LOOK_SECONDS = 0.1
 """How often to look where there is no process to wait for: a VM that is just being started."""
 
@@ -32,6 +34,14 @@ class DataHeld(errors.DataHeld):
             hint=_hint(name, holder),
         )
         self.holder = holder
+
+
+def data_held(home: Path, name: str, but: str = "") -> BoxError:
+    """The error that a VM other than `but` has /data: DataHeld, or Frozen where waiting is vain."""
+    holder = holder_of(home, name, but)
+    if holder is not None and contact.is_frozen(holder.directory(home)):
+        return contact.frozen(name, holder.directory(home))
+    return DataHeld(name, holder)
 
 
 def _said(name: str, holder: VmRecord | None) -> str:
@@ -85,7 +95,8 @@ def when_free(
 ) -> T:
     """What `start` returns once it does not raise DataHeld, tried each time /data may be free.
 
-    `waiting` is told of each holder once. Raises DataHeld when `seconds` are over.
+    `waiting` is told of each holder once. Raises DataHeld when `seconds` are over, Frozen when the
+    holder is frozen.
     """
     deadline = time.monotonic() + seconds
     told: VmRecord | None = None
@@ -100,11 +111,12 @@ def when_free(
         if held.holder != told:
             told = held.holder
             waiting(held)
-        _wait_for(held.holder, deadline - time.monotonic())
+        _wait_for(home, held.holder, deadline)
 
 
-def _wait_for(holder: VmRecord | None, seconds: float) -> None:
+def _wait_for(home: Path, holder: VmRecord | None, deadline: float) -> None:
     """Sleep until the VM's process ends, or the command that has to end it does: a hint only."""
+    seconds = deadline - time.monotonic()
     watched = () if holder is None else (holder.identity, holder.owner)
     if holder is None or holder.identity is None:
         seconds = min(seconds, _LOOK_SECONDS)
@@ -117,7 +129,12 @@ def _wait_for(holder: VmRecord | None, seconds: float) -> None:
                 seconds = min(seconds, _LOOK_SECONDS)
             else:
                 poll.register(process.pidfd, select.POLLIN)
-        poll.poll(max(1, round(seconds * 1000)))
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if poll.poll(max(1, round(min(left, _GLANCE_SECONDS) * 1000))):
+                return
+            if holder is not None and contact.is_frozen(holder.directory(home)):
+                return
 
 
 @contextlib.contextmanager
@@ -129,5 +146,5 @@ def _turn(home: Path, name: str, deadline: float) -> Iterator[None]:
         try:
             stack.enter_context(files.locked(path, timeout_seconds=left))
         except Busy as error:
-            raise DataHeld(name, holder_of(home, name, "")) from error
+            raise data_held(home, name) from error
         yield

@@ -292,9 +292,7 @@ def _check_free(start: _Start, disk_fd: int) -> None:
     try:
         disk.check_free(disk_fd, start.disk)
     except disk.DiskHeld as error:
-        name = start.spec.name
-        holder = holding.holder_of(start.home, name, start.record.vm)
-        raise holding.DataHeld(name, holder) from error
+        raise holding.data_held(start.home, start.spec.name, start.record.vm) from error
 
 
 def _hand_over(

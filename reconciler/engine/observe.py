@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.data import disk
-from reconciler.engine import drift, records, snapshots, traces, warming
+from reconciler.engine import drift, freezing, records, snapshots, traces, warming
+from reconciler.engine.freezing import Frozen
 from reconciler.engine.home import disk_of
 from reconciler.engine.records import ONCE, STANDING, WARM, SandboxRecord, VmRecord
 from reconciler.engine.warming import Trouble
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A VM of the pool; `fault` is why it must not be used, "" when it may be."""
+    """A VM of the pool; `fault` is why it must not be used, "" when it may be.
+
+    `differences` are the facts that are not as promised, if that is why.
+    """
 
     vm: VmRecord
     fault: str = ""
+    differences: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,8 @@ class Observation:
     `strays` are VMs that nobody waits for any more, `waiting` those that wait for a command,
     `broken` the names of those whose records are lost or cannot be read. `facts` are empty unless
     they were read. `drifts` are the promises whose last reading differed and has not been
-    answered. `data_bytes` is the size of its /data disk, None without one.
+    answered. `data_bytes` is the size of its /data disk, None without one. `frozen` is what is
+    noted of a running VM's freezing.
     """
 
     name: str
@@ -48,11 +54,17 @@ class Observation:
     waiting: tuple[Waiting, ...] = ()
     warm_trouble: Trouble | None = None
     """Why no more of them are got ready for now."""
+    frozen: Frozen | None = None
 
     @property
     def confined(self) -> bool | None:
         """Whether every fact is as promised; None when none was read."""
-        return not any(fact.failed for fact in self.facts) if self.facts else None
+        return not self.differences if self.facts else None
+
+    @property
+    def differences(self) -> tuple[Fact, ...]:
+        """The facts that are not as promised."""
+        return tuple(fact for fact in self.facts if fact.failed)
 
 
 def names(home: Path) -> tuple[str, ...]:
@@ -99,6 +111,7 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
         disk.size_of(disk_of(home, name)),
         tuple(_waiting(home, vm, read_back=read_back) for vm in pool),
         warming.trouble(home, name),
+        freezing.frozen(home, standing) if running and standing is not None else None,
     )
 
 
@@ -107,9 +120,9 @@ def _waiting(home: Path, vm: VmRecord, *, read_back: bool) -> Waiting:
         return Waiting(vm, "what it was made of has changed")
     # Not before it is ready: whoever gets it ready reads it back first.
     facts = read_facts(home, vm) if read_back and vm.ready else ()
-    failed = [fact.promise for fact in facts if fact.failed]
+    failed = tuple(fact for fact in facts if fact.failed)
     if failed and identity.runs(vm.identity):
-        return Waiting(vm, "confinement differs: " + ", ".join(failed))
+        return Waiting(vm, f"confinement differs: {drift.said(failed)}", failed)
     return Waiting(vm)
 
 

@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.engine import collecting, drift, journal, launching, records, slots, traces, warming
+from reconciler.engine import (
+    collecting,
+    drift,
+    freezing,
+    journal,
+    launching,
+    records,
+    slots,
+    telling,
+    traces,
+    warming,
+)
 from reconciler.engine.home import disk_of, sandbox_directory
 from reconciler.engine.observe import Observation, observe
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
@@ -65,13 +76,13 @@ def _run_pass(
             if spec is not None:
                 _set_aside_broken(home, name)
             seen = observe(home, name)
-            # A full disk must not keep a VM from being stopped; what is still so is recorded later.
-            with contextlib.suppress(OSError):
-                _record_drift(home, seen)
+            recorded = _record_drift_if_possible(home, seen)
             actions = plan(spec, seen)
             work = _Work(home, name, spec, source, folder, progress)
             for action in actions:
                 work.apply(action, seen)
+            if not recorded:
+                _record_drift(home, seen)
             if spec is not None:
                 _own(home, name, source, folder)
             if actions:
@@ -110,6 +121,15 @@ def _set_aside_broken(home: Path, name: str) -> None:
         path = home / "sandboxes" / name / "record.json"
         path.replace(path.with_name("record.json.broken"))
         journal.record(home, name, "Warning", "RecordBroken", error.brief, details=error.details)
+
+
+def _record_drift_if_possible(home: Path, seen: Observation) -> bool:
+    """Record what differs; on a full disk, which keeps no VM from being stopped, not yet."""
+    try:
+        _record_drift(home, seen)
+    except OSError:
+        return False
+    return True
 
 
 def _record_drift(home: Path, seen: Observation) -> None:
@@ -154,11 +174,11 @@ class _Work:
             return  # after this pass, and told by whoever does it
         if action.kind is ActionKind.DRAIN:
             self._drain(seen, action.vm)
+        elif action.kind is ActionKind.FREEZE:
+            self._freeze(seen)
         else:
             self._act(action.kind, seen)
-        data = {"widening": list(action.widening)} if action.widening else {}
-        reason = _REASONS[action.kind]
-        journal.record(self._home, self._name, "Normal", reason, action.reason, **data)
+        telling.tell(self._home, action, seen)
 
     def _act(self, kind: ActionKind, seen: Observation) -> None:
         match kind:
@@ -224,22 +244,15 @@ class _Work:
         else:
             traces.discard(self._home, seen.vm)
 
+    def _freeze(self, seen: Observation) -> None:
+        if seen.vm is not None:
+            self._progress("freezing")
+            freezing.freeze(self._home, seen.vm, seen.differences)
+
     def _need_spec(self) -> Spec:
         if self._spec is None:
             raise Refused(f"{self._name} is not declared.")
         return self._spec
-
-
-_REASONS = {
-    ActionKind.REAP: "Reaped",
-    ActionKind.UPDATE: "Accepted",
-    ActionKind.BUILD: "Built",
-    ActionKind.START: "Started",
-    ActionKind.STOP: "Stopped",
-    ActionKind.REPLACE: "Replaced",
-    ActionKind.DESTROY: "Destroyed",
-    ActionKind.DRAIN: "Drained",
-}
 
 
 def start_standing(home: Path, spec: Spec, progress: Progress) -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from reconciler.boxfile.changes import Change, changes
 from reconciler.data import disk
+from reconciler.engine import drift
 from reconciler.engine.warm import is_same
 
 if TYPE_CHECKING:
+    from reconciler.confinement.facts import Fact
     from reconciler.engine.observe import Observation
     from reconciler.engine.spec import Spec
     from reconciler.errors import Refused
@@ -23,11 +25,15 @@ class ActionKind(StrEnum):
     START = "start"
     STOP = "stop"
     REPLACE = "replace"
+    FREEZE = "freeze"
     UPDATE = "update"
     DESTROY = "destroy"
     REAP = "reap"
     WARM = "warm"
     DRAIN = "drain"
+
+
+_ANSWERS = {"freeze": ActionKind.FREEZE, "stop": ActionKind.STOP}
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,8 @@ class Action:
     changes: tuple[Change, ...] = ()
     vm: str = ""
     """The VM to drain."""
+    differences: tuple[Fact, ...] = ()
+    """What was found less confined than promised, where that is why."""
 
     @property
     def widening(self) -> tuple[str, ...]:
@@ -97,8 +105,17 @@ def _present(spec: Spec, seen: Observation) -> list[Action]:
     return actions
 
 
-def _unfit(spec: Spec, seen: Observation) -> dict[str, str]:
-    """The waiting VMs that `spec` has no use for, by name, and why."""
+def stays_down(spec: Spec, seen: Observation) -> bool:
+    """Whether it was ended for what was found, so that a fresh VM is somebody's decision to make.
+
+    A frozen VM that ended, by whatever, is no other case.
+    """
+    held = spec.state == "running" and spec.on_drift in {"freeze", "stop"}
+    return held and not seen.running and bool(seen.drifts)
+
+
+def _unfit(spec: Spec, seen: Observation) -> dict[str, tuple[str, tuple[Fact, ...]]]:
+    """The waiting VMs that `spec` has no use for, by name, why, and what differs."""
     unfit, fit = {}, 0
     for each in seen.waiting:
         why = each.fault
@@ -109,7 +126,7 @@ def _unfit(spec: Spec, seen: Observation) -> dict[str, str]:
         elif not why and fit >= spec.warm:
             why = f"declared `warm: {spec.warm}`"
         if why:
-            unfit[each.vm.vm] = why
+            unfit[each.vm.vm] = why, each.differences
         else:
             fit += 1
     return unfit
@@ -117,8 +134,8 @@ def _unfit(spec: Spec, seen: Observation) -> dict[str, str]:
 
 def _drained(spec: Spec, seen: Observation) -> list[Action]:
     return [
-        Action(ActionKind.DRAIN, seen.name, f"waiting VM {vm}: {why}", vm=vm)
-        for vm, why in _unfit(spec, seen).items()
+        Action(ActionKind.DRAIN, seen.name, f"waiting VM {vm}: {why}", vm=vm, differences=differ)
+        for vm, (why, differ) in _unfit(spec, seen).items()
     ]
 
 
@@ -131,16 +148,16 @@ def _warmed(spec: Spec, seen: Observation) -> list[Action]:
 
 
 def _running(spec: Spec, seen: Observation) -> list[Action]:
-    if not seen.running and seen.drifts and spec.on_drift == "stop":
-        # Stopped for what was found. A fresh VM for the same guest is somebody's decision to make.
+    if stays_down(spec, seen):
         return []
+    if seen.frozen is not None:
+        return [] if seen.frozen.stands else [_answer(ActionKind.FREEZE, seen)]
+    # Before it is replaced too: the difference is what somebody has to see.
+    if seen.differences and spec.on_drift in _ANSWERS:
+        return [_answer(_ANSWERS[spec.on_drift], seen)]
     vm = seen.vm
     outdated = seen.running and vm is not None and vm.spec.vm_digest != spec.vm_digest
     refusal = _refused_disk(spec, seen)
-    failed = [fact.promise for fact in seen.facts if fact.failed]
-    if failed and spec.on_drift == "stop" and (refusal or not outdated):
-        reason = "confinement differs: " + ", ".join(failed)
-        return [Action(ActionKind.STOP, seen.name, reason)]
     if refusal and (outdated or not seen.running):
         raise refusal
     if not seen.running:
@@ -150,6 +167,13 @@ def _running(spec: Spec, seen: Observation) -> list[Action]:
         changed = differences(vm.spec, spec)
         return [Action(ActionKind.REPLACE, seen.name, _changed(changed), changed)]
     return []
+
+
+def _answer(kind: ActionKind, seen: Observation) -> Action:
+    reason = "something else let it go on"
+    if seen.differences:
+        reason = f"confinement differs: {drift.said(seen.differences)}"
+    return Action(kind, seen.name, reason, differences=seen.differences)
 
 
 def _refused_disk(spec: Spec, seen: Observation) -> Refused | None:

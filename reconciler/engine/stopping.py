@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reconciler.engine import console_log, traces
+from reconciler.engine import console_log, contact, traces
 from reconciler.engine.powering_off import power_off
 from reconciler.engine.records import VmRecord
 from reconciler.linux import identity
@@ -15,8 +15,9 @@ _TERM_MS = 5000
 def stop_vm(home: Path, record: VmRecord, *, term_ms: int = _TERM_MS) -> bool:
     """End a VM: TERM to all in it, KILL after `term_ms`, /data written out, power off.
 
-    A guest that does not take part in time is killed, and so is one without /data: nothing of it
-    stays. True when it ended in order. Nothing of the VM is left either way.
+    A guest that does not take part in time is killed, and so is one without /data, of which nothing
+    stays, and a frozen one, which cannot answer. True when it ended in order. Nothing of the VM is
+    left either way.
     """
     try:
         return record.with_data and _ask(home, record, term_ms)
@@ -25,7 +26,7 @@ def stop_vm(home: Path, record: VmRecord, *, term_ms: int = _TERM_MS) -> bool:
 
 
 def _ask(home: Path, record: VmRecord, term_ms: int) -> bool:
-    if record.identity is None:
+    if record.identity is None or contact.is_frozen(record.directory(home)):
         return False
     with identity.open_process(record.identity) as vmm:
         if vmm is None:

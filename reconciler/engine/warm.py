@@ -47,7 +47,7 @@ def take(
     It is ours alone, has a new token, fresh randomness and the time, and /data if asked for. From
     the moment it is taken its record names us: whoever finds it without us takes it away.
     `noting` is told its name and its new token right before that. Raises DataHeld when another VM
-    has /data.
+    has /data, Frozen when that is frozen.
     """
     wanted = _declared(home, name)
     if wanted is None or not wanted.get("warm"):
@@ -238,4 +238,4 @@ def _check_data(home: Path, name: str) -> None:
     except disk.DiskHeld as error:
         from reconciler.engine import holding
 
-        raise holding.DataHeld(name, holding.holder_of(home, name, "")) from error
+        raise holding.data_held(home, name) from error

@@ -129,7 +129,7 @@ def boxfiles(draw: st.DrawFn) -> Boxfile:
             "seccomp": draw(st.none() | SECCOMP_PATHS) if shares else None,
             "data_size": draw(st.none() | SIZES),
             "state": draw(st.sampled_from(["running", "stopped", "built"])),
-            "on_drift": draw(st.sampled_from(["alert", "stop", *(["freeze"] if waits else [])])),
+            "on_drift": draw(st.sampled_from(["alert", "freeze", "stop"])),
             "protect": draw(st.booleans()),
         }
     )

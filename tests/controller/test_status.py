@@ -16,6 +16,7 @@ from reconciler.controller.status import (
     status_after_try,
     status_of_look,
 )
+from reconciler.engine.freezing import Frozen
 from reconciler.engine.home import open_home, sandbox_directory
 from reconciler.engine.observe import Observation
 from reconciler.engine.outcome import Again, Done, GaveUp
@@ -51,6 +52,31 @@ def test_a_fact_that_is_not_so(verdict: Verdict, reason: str) -> None:
     found = words(status_after_try(WISH, seen, Done()))
     assert found["Confined"] == f"False {reason}"
     assert found["Ready"] == "False NotConfined"
+
+
+@pytest.mark.parametrize(("stands", "frozen"), [(True, "True"), (False, "False")])
+def test_a_frozen_vm_is_told_with_its_reason_and_the_way_out(*, stands: bool, frozen: str) -> None:
+    note = Frozen("2026-01-02T03:04:05.678Z", "seccomp: want 2, have 0", stands=stands)
+    seen = replace(UP, facts=(Fact("seccomp", "2", "0", Verdict.DIFFERS),), frozen=note)
+    status = status_after_try(WISH, seen, Done())
+    condition = status.condition("Frozen")
+    assert condition is not None
+    assert condition.status == frozen
+    for part in (note.since, note.why, "box thaw web"):
+        assert part in condition.message
+    assert words(status)["Ready"] == "False Frozen"
+    assert status_after_try(WISH, replace(seen, frozen=None), Done()).condition("Frozen") is None
+
+
+@pytest.mark.parametrize("on_drift", ["freeze", "stop"])
+def test_what_was_ended_for_drift_says_how_it_starts_again(on_drift: str) -> None:
+    wish = replace(WISH, spec=spec(on_drift=on_drift))
+    status = status_after_try(wish, replace(DOWN, drifts=("seccomp",)), Done())
+    running = status.condition("Running")
+    assert running is not None
+    assert running.reason == "StoppedForDrift"
+    assert "box up web" in running.message
+    assert words(status)["Ready"] == "False StoppedForDrift"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.backends import runtime
+from reconciler.engine import traces
 from reconciler.engine.home import open_home
-from reconciler.linux import identity
+from reconciler.linux import cgroups, identity
 from reconciler.linux.identity import ProcessIdentity
+
+Sleeper = Callable[[], tuple[subprocess.Popen[bytes], ProcessIdentity]]
 
 
 @pytest.fixture
@@ -19,7 +23,7 @@ def home(box_home: Path) -> Path:
 
 
 @pytest.fixture
-def sleeper() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], ProcessIdentity]]]:
+def sleeper() -> Iterator[Sleeper]:
     """Starts a process that sleeps, and tells its identity."""
     children = []
 
@@ -37,3 +41,27 @@ def sleeper() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], ProcessIde
     for child in children:
         child.kill()
         child.wait(10)
+
+
+@pytest.fixture
+def jailed(home: Path, sleeper: Sleeper) -> Iterator[Callable[[str], ProcessIdentity]]:
+    """Puts a sleeping process into the cgroup of a VM of this home, with all a VM leaves."""
+    made: list[str] = []
+
+    def start(vm: str) -> ProcessIdentity:
+        made.append(vm)
+        child, who = sleeper()
+        chosen = runtime.find_runtime()
+        path = runtime.cgroup_path(chosen, traces.group_of(home, vm))
+        for hierarchy in cgroups.detect().hierarchies:
+            if hierarchy.controllers & {"pids", "freezer"} or hierarchy.version == 2:
+                hierarchy.directory(path).mkdir(parents=True)
+                (hierarchy.directory(path) / "cgroup.procs").write_text(str(child.pid))
+        (home / "run" / vm).mkdir()
+        (home / "run" / vm / "p0").write_text("")
+        (home / "runtime" / vm).mkdir()
+        return who
+
+    yield start
+    for vm in made:
+        traces.discard_named(home, vm)

@@ -181,7 +181,8 @@ vm = specs.vm(home)
 print("ready", flush=True)
 for n in count():
     verdict = Verdict.SAME if n % 3 == 2 else Verdict.DIFFERS
-    facts = [Fact(promise, "on", f"{sys.argv[3]}.{n}", verdict) for promise in ("seccomp", "mounts")]
+    have = f"{sys.argv[3]}.{n}"
+    facts = [Fact(promise, "on", have, verdict) for promise in ("seccomp", "mounts")]
     drift.compare(home, vm, tuple(facts))
 """
 

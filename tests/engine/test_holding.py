@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import holding, records
+from reconciler.engine import contact, holding, records
 from reconciler.engine.holding import DataHeld
 from reconciler.engine.records import VmRecord
+from reconciler.errors import Frozen
 from reconciler.linux.identity import ProcessIdentity
 from tests.engine import specs
 
@@ -189,3 +190,35 @@ def test_of_those_who_wait_one_starts_at_a_time(home: Path) -> None:
     for waiter in waiters:
         waiter.join(30)
     assert alone == [True] * 5
+
+
+def freeze_note(home: Path, vm: VmRecord) -> None:
+    vm.directory(home).mkdir(exist_ok=True)
+    (vm.directory(home) / contact.FROZEN).write_text('{"why": "seccomp: want on, have off"}')
+
+
+def test_data_that_a_frozen_vm_has_is_waited_for_by_nobody(home: Path, sleeper: Sleeper) -> None:
+    _, who = sleeper()
+    vm = held_by(home, specs.vm(home, identity=who))
+    assert isinstance(holding.data_held(home, "web"), DataHeld)
+    freeze_note(home, vm)
+    error = holding.data_held(home, "web")
+    assert isinstance(error, Frozen)
+    assert "box thaw web" in str(error)
+    assert "seccomp: want on, have off" in str(error)
+
+
+def test_who_waits_is_told_soon_after_the_holder_was_frozen(home: Path, sleeper: Sleeper) -> None:
+    _, who = sleeper()
+    vm = held_by(home, specs.vm(home, identity=who))
+
+    def start() -> VmRecord:
+        raise holding.data_held(home, "web")
+
+    def waiting(_held: DataHeld) -> None:
+        freeze_note(home, vm)
+
+    began = time.monotonic()
+    with pytest.raises(Frozen):
+        holding.when_free(home, "web", 60, start, waiting)
+    assert time.monotonic() - began < 10

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,30 +41,6 @@ def done(outcome: Outcome) -> list[str]:
 def directories(home: Path, vm: str) -> list[Path]:
     path = runtime.cgroup_path(runtime.find_runtime(), traces.group_of(home, vm))
     return [each for each in cgroups.detect().directories(path) if each.exists()]
-
-
-@pytest.fixture
-def jailed(home: Path, sleeper: Sleeper) -> Iterator[Callable[[str], ProcessIdentity]]:
-    """Puts a sleeping process into the cgroup of a VM of this home, with all a VM leaves."""
-    made: list[str] = []
-
-    def start(vm: str) -> ProcessIdentity:
-        made.append(vm)
-        child, who = sleeper()
-        chosen = runtime.find_runtime()
-        path = runtime.cgroup_path(chosen, traces.group_of(home, vm))
-        for hierarchy in cgroups.detect().hierarchies:
-            if hierarchy.controllers & {"pids", "freezer"} or hierarchy.version == 2:
-                hierarchy.directory(path).mkdir(parents=True)
-                (hierarchy.directory(path) / "cgroup.procs").write_text(str(child.pid))
-        (home / "run" / vm).mkdir()
-        (home / "run" / vm / "p0").write_text("")
-        (home / "runtime" / vm).mkdir()
-        return who
-
-    yield start
-    for vm in made:
-        traces.discard_named(home, vm)
 
 
 def gone(home: Path, vm: str, who: ProcessIdentity) -> bool:

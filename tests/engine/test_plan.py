@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.confinement.facts import Fact, Verdict
-from reconciler.engine.observe import Observation
+from reconciler.engine.freezing import Frozen
+from reconciler.engine.observe import Observation, Waiting
 from reconciler.engine.plan import ActionKind, differences, plan
-from reconciler.engine.records import SandboxRecord
+from reconciler.engine.records import WARM, SandboxRecord
 from reconciler.engine.spec import Spec
 from reconciler.errors import Refused
 from tests.engine import specs
@@ -96,26 +97,74 @@ def test_what_was_left_behind_is_reaped_first_in_every_case() -> None:
             assert found[2:] == plan(wanted, seen)
 
 
-def test_drift_stops_only_where_it_is_declared_to() -> None:
-    wrong = Fact("seccomp", "on", "off", Verdict.DIFFERS)
-    fine = Fact("seccomp", "on", "on", Verdict.SAME)
-    for on_drift, fact, expected in (
-        ("stop", wrong, ["stop"]),
-        ("alert", wrong, []),
-        ("stop", fine, []),
-    ):
-        wanted = spec(on_drift=on_drift)
-        seen = replace(UP, record=recorded(wanted), facts=(fact,))
-        assert kinds(wanted, seen) == expected
+WRONG = Fact("seccomp", "on", "off", Verdict.DIFFERS)
+FINE = Fact("seccomp", "on", "on", Verdict.SAME)
+STANDS = Frozen("2026-01-01T00:00:00.000Z", "seccomp: want on, have off", stands=True)
 
 
-@pytest.mark.parametrize(("on_drift", "expected"), [("stop", []), ("alert", ["start"])])
-def test_what_was_stopped_for_drift_is_started_by_nobody_else(
+@pytest.mark.parametrize("changes", [{}, {"cpus": 2}], ids=["as-declared", "outdated"])
+@pytest.mark.parametrize(
+    ("on_drift", "fact", "expected"),
+    [
+        ("stop", WRONG, "stop"),
+        ("freeze", WRONG, "freeze"),
+        ("alert", WRONG, ""),
+        ("stop", FINE, ""),
+        ("freeze", FINE, ""),
+    ],
+)
+def test_drift_is_answered_as_declared_and_before_anything_else(
+    on_drift: str, fact: Fact, expected: str, changes: dict[str, object]
+) -> None:
+    wanted = spec(on_drift=on_drift, **changes)
+    seen = replace(UP, record=recorded(wanted), facts=(fact,))
+    other = ["replace"] if changes else []
+    assert kinds(wanted, seen) == ([expected] if expected else other)
+    if expected:
+        (action,) = plan(wanted, seen)
+        assert "seccomp: want on, have off" in action.reason
+        assert action.differences == (WRONG,)
+
+
+@pytest.mark.parametrize(
+    ("on_drift", "expected"), [("stop", []), ("freeze", []), ("alert", ["start"])]
+)
+def test_what_was_ended_for_drift_is_started_by_nobody_else(
     on_drift: str, expected: list[str]
 ) -> None:
     wanted = spec(on_drift=on_drift)
     seen = replace(NOTHING, record=recorded(wanted), drifts=("seccomp",))
     assert kinds(wanted, seen) == expected
+    # A frozen VM whose VMM was killed has left its record.
+    assert kinds(wanted, replace(seen, vm=specs.vm(HOME))) == expected
+
+
+@pytest.mark.parametrize("on_drift", ["alert", "freeze", "stop"])
+def test_a_frozen_vm_is_not_replaced_healed_or_answered_again(on_drift: str) -> None:
+    for changed in (SPEC, spec(cpus=2), spec(data_size="32M")):
+        wanted = replace(changed, on_drift=on_drift)
+        seen = replace(UP, record=recorded(wanted), data_bytes=16 << 20, frozen=STANDS)
+        goes_on = replace(seen, frozen=replace(STANDS, stands=False))
+        for fact in (FINE, WRONG):
+            assert kinds(wanted, replace(seen, facts=(fact,))) == []
+            assert kinds(wanted, replace(goes_on, facts=(fact,))) == ["freeze"]
+
+
+def test_a_frozen_vm_is_ended_where_no_vm_is_declared() -> None:
+    frozen = replace(UP, frozen=STANDS)
+    assert kinds(spec(state="stopped"), frozen) == ["stop", "update"]
+    assert kinds(None, frozen) == ["destroy"]
+
+
+def test_a_waiting_vm_that_differs_is_drained_and_the_action_names_what_differs() -> None:
+    vm = replace(specs.vm(HOME, "web.12345678"), kind=WARM, ready=True)
+    waiting = Waiting(vm, "confinement differs: seccomp: want on, have off", (WRONG,))
+    wanted = spec(warm=1)
+    seen = replace(UP, record=recorded(wanted), waiting=(waiting,))
+    drain = next(each for each in plan(wanted, seen) if each.kind is ActionKind.DRAIN)
+    assert drain.differences == (WRONG,)
+    assert drain.vm == vm.vm
+    assert "web.12345678: confinement differs: seccomp: want on, have off" in drain.reason
 
 
 def test_differences_name_fields_but_no_values_of_env() -> None:

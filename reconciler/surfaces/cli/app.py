@@ -13,7 +13,15 @@ from reconciler.engine.home import home_path, open_home
 from reconciler.errors import NotFound, Refused
 from reconciler.linux import files
 from reconciler.surfaces import declared, render
-from reconciler.surfaces.cli import boxfiles, completion, converge, inspecting, logs, quickstart
+from reconciler.surfaces.cli import (
+    boxfiles,
+    completion,
+    converge,
+    inspecting,
+    logs,
+    quickstart,
+    thawing,
+)
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Usage
 from reconciler.surfaces.cli.terminal import progress
@@ -243,5 +251,6 @@ inspecting.register(app)
 boxfiles.register(app)
 converge.register(app)
 app.command()(logs.logs)
+app.command()(thawing.thaw)
 quickstart.register(app)
 completion.register(app)

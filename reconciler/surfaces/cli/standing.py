@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from reconciler.engine import drift
-from reconciler.engine.home import open_home
+from reconciler.engine.home import open_home, sandbox_directory
+from reconciler.linux import files
 from reconciler.surfaces import declared, standing
 from reconciler.surfaces.cli import asking
 from reconciler.surfaces.cli.endings import unwinding
@@ -17,12 +20,19 @@ def up(parsed: Parsed) -> int:
     home = open_home()
     # Refused where it is no sandbox, before anything is written of it.
     declared.sandbox(home, name)
-    drift.acknowledge(home, name)
+    _acknowledge(home, name)
     with unwinding():
         vm = standing.converge(home, name, "running", progress(name)).vm
     if vm is not None:
         say(f"{name} is up: incarnation {vm.incarnation}, {vm.accelerator}, confined")
     return 0
+
+
+def _acknowledge(home: Path, name: str) -> None:
+    """Count what differed as known, unless its VM is frozen, and still has to be looked at."""
+    with files.locked(sandbox_directory(home, name) / "lock"):
+        standing.refuse_frozen(home, name)
+        drift.acknowledge(home, name)
 
 
 def down(parsed: Parsed) -> int:

@@ -60,7 +60,7 @@ def sync(survey: Survey, results: Sequence[Converged], output: Format) -> None:
 
 
 # Conditions that say why something is not as it should be.
-_TOLD = frozenset({"Ready", "Stalled", "DeletionHeld", "Warm"})
+_TOLD = frozenset({"Ready", "Stalled", "DeletionHeld", "Frozen", "Warm"})
 
 
 def _sync_row(result: Converged) -> tuple[object, ...]:
@@ -79,7 +79,7 @@ def _state(result: Converged) -> str:
     if result.seen is None or result.seen.record is None:
         return "-"
     if result.seen.running:
-        return "running"
+        return "frozen" if result.seen.frozen else "running"
     return "built" if result.seen.built else "stopped"
 
 

@@ -7,7 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from reconciler.boxfile.names import check_name
-from reconciler.errors import NotRunning, Refused
+from reconciler.errors import Frozen, NotRunning, Refused
 from reconciler.surfaces.sdk import given
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Sandbox:
         """Whether it has a VM that commands can run in now. Raises Refused without its proof."""
         try:
             self._running()
-        except NotRunning:
+        except (Frozen, NotRunning):
             return False
         return True
 
@@ -205,12 +205,19 @@ class Sandbox:
         """Bring it up; False when it was. A changed Boxfile is applied, as `box up` does.
 
         Raises NotFound, InvalidBoxfile, NotConfined and others; Refused when it was stopped for a
-        difference in its confinement, which only `box up` gets over: that is for a person.
+        difference in its confinement, which only `box up` gets over: that is for a person. So is a
+        frozen one: Frozen.
         """
         return self._converge("running").started
 
     def down(self) -> bool:
-        """Stop it in order; False when it was not up. /data is kept."""
+        """Stop it in order; False when it was not up. /data is kept.
+
+        Raises Frozen when it is frozen: to end that is for a person, with `box down`.
+        """
+        from reconciler.surfaces import standing
+
+        standing.refuse_frozen(self._home(), self.name)
         return self._converge("stopped").stopped
 
     def __enter__(self) -> Sandbox:
@@ -231,7 +238,8 @@ class Sandbox:
             return
         try:
             now = self._running()[1].incarnation
-        except NotRunning:
+        except (Frozen, NotRunning):
+            # Frozen, it stays to be looked at.
             return
         if now == ours:
             self.down()
