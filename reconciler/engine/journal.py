@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,21 +54,37 @@ def read_events(home: Path, sandbox: str | None = None) -> Iterator[dict[str, An
                 yield event
 
 
-def broken_at(home: Path) -> int | None:
-    """The number (from 1) of the first line whose chain does not hold, None when all do.
+@dataclass(frozen=True)
+class Verified:
+    """What the chain of events holds: `broken_line` (from 1) is the first that does not follow.
 
-    A torn last line is not counted: it is cut off before the next one is written.
+    `events` are the lines before it, all of them when there is none. `torn` says that a last line
+    is not whole, which a power cut may do: it is cut off before the next one is written.
     """
-    previous = _FIRST
+
+    events: int
+    broken_line: int | None = None
+    torn: bool = False
+
+
+def verify(home: Path) -> Verified:
+    """Follow the chain of all events from the first. Raises OSError."""
+    previous, count = _FIRST, 0
     with contextlib.suppress(FileNotFoundError), (home / "events.jsonl").open("rb") as stream:
-        for number, line in enumerate(stream, 1):
+        for line in stream:
             if not line.endswith(b"\n"):
-                return None
+                return Verified(count, torn=True)
             event = _parse(line)
             if event is None or event.get("previous") != previous:
-                return number
+                return Verified(count, broken_line=count + 1)
             previous = hashlib.sha256(line.rstrip(b"\n")).hexdigest()
-    return None
+            count += 1
+    return Verified(count)
+
+
+def broken_at(home: Path) -> int | None:
+    """The number (from 1) of the first line whose chain does not hold, None when all do."""
+    return verify(home).broken_line
 
 
 def _append(path: Path, event: dict[str, Any]) -> None:

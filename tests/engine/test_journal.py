@@ -163,3 +163,17 @@ def test_a_writer_killed_in_the_middle_leaves_a_whole_chain(home: Path) -> None:
     write(home, "last")
     assert journal.broken_at(home) is None
     assert messages(home)[-1] == "last"
+
+
+def test_checking_tells_how_many_hold_the_first_that_does_not_and_a_torn_end(home: Path) -> None:
+    assert journal.verify(home) == journal.Verified(0)
+    write(home, "a", "b", "c")
+    assert journal.verify(home) == journal.Verified(3)
+    path = home / "events.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"{")
+    assert journal.verify(home) == journal.Verified(3, torn=True)
+    path.write_bytes(whole.replace(b'"b"', b'"B"'))
+    assert journal.verify(home) == journal.Verified(2, broken_line=3)
+    path.write_bytes(b"no event\n" + whole)
+    assert journal.verify(home) == journal.Verified(0, broken_line=1)

@@ -253,3 +253,21 @@ class TestEvents:
             box("sync")
             assert any(json.loads(line)["sandbox"] == "db" for line in child.stdout)
             child.kill()
+
+    def test_the_chain_is_checked(self, box: Box) -> None:
+        assert box("events", "--verify").stdout.startswith("0 events")
+        box.put("web")
+        box.put("db")
+        box("sync")
+        done = box("events", "--verify")
+        assert (done.returncode, done.stdout.split()[0]) == (0, "2")
+        file = str(box.home / "events.jsonl")
+        whole = {"file": file, "events": 2, "broken_line": None, "torn": False}
+        assert box.json("events", "--verify") == whole
+        lines = Path(file).read_text().splitlines(keepends=True)
+        Path(file).write_text(lines[0].replace("Accepted", "Excepted") + lines[1])
+        done = box("events", "--verify")
+        assert done.returncode == 1
+        assert f"line 2 of {file}" in done.stdout
+        assert box("events", "--verify", "-o", "json").returncode == 1
+        assert box.json("events", "--verify") == {**whole, "events": 1, "broken_line": 2}

@@ -155,10 +155,14 @@ def events(
         bool, typer.Option("--verify", help="Only check the chain of hashes.")
     ] = False,
 ) -> int:
-    """Show what happened, oldest first; with -o json one object a line."""
+    """Show what happened, oldest first; with -o json one object a line.
+
+    With --verify only how many there are, and the first line that does not follow from the one
+    before; exit 1 when there is one.
+    """
     home = open_home()
     if verify:
-        return _verify(home)
+        return _verify(home, output)
     shown = 0
     while True:
         found = list(journal.read_events(home, name))
@@ -171,13 +175,11 @@ def events(
         time.sleep(_FOLLOW_SECONDS)
 
 
-def _verify(home: Path) -> int:
-    line = journal.broken_at(home)
-    if line is None:
-        typer.echo("every event follows from the one before")
-        return 0
-    typer.echo(f"line {line} of {home / 'events.jsonl'} does not follow from the one before")
-    return 1
+def _verify(home: Path, output: Output) -> int:
+    """Check the chain of all events: {"file", "events", "broken_line", "torn"} with -o json."""
+    found = journal.verify(home)
+    tables.verified(home / "events.jsonl", found, output)
+    return 0 if found.broken_line is None else 1
 
 
 def _folder(directory: Path | None) -> Folder:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from reconciler.boxfile.problems import printable
@@ -14,6 +15,7 @@ from reconciler.controller.desired import Wish
 from reconciler.controller.once import Converged, Planned, Report
 from reconciler.controller.report import FolderReport, SandboxReport
 from reconciler.controller.survey import Survey
+from reconciler.engine.journal import Verified
 from reconciler.engine.plan import Action
 from reconciler.surfaces import render
 from reconciler.surfaces.render import Format, as_json, table
@@ -143,6 +145,19 @@ def event(value: Mapping[str, Any], output: Format) -> None:
         return
     words = (value.get(key) or "-" for key in ("time", "sandbox", "type", "reason", "message"))
     sys.stdout.write("  ".join(printable(str(word)) for word in words) + "\n")
+
+
+def verified(file: Path, found: Verified, output: Format) -> None:
+    """What checking the chain of events came to."""
+    if output == "json":
+        as_json({"file": str(file), **asdict(found)})
+        return
+    if found.broken_line is None:
+        sys.stdout.write(f"{found.events} events, each follows from the one before\n")
+    else:
+        where = f"line {found.broken_line} of {printable(str(file))}"
+        after = f"the {found.events} before it do"
+        sys.stdout.write(f"{where} does not follow from the one before; {after}\n")
 
 
 @contextlib.contextmanager
