@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.confinement.facts import Fact
 from reconciler.engine import records, traces
 from reconciler.engine.home import open_home
 from reconciler.engine.observe import Observation
@@ -40,7 +41,7 @@ class Sleepers:
     """Keeps one `sleep` a running sandbox. Remembers nothing but what a test wants to know.
 
     `outcomes` are handed out instead of a pass, per name, first one first; `holding` keeps passes
-    of a name from ending until its event is set.
+    of a name from ending until its event is set; `differs` has what is read of a running one.
     """
 
     def __init__(self, home: Path) -> None:
@@ -50,6 +51,7 @@ class Sleepers:
         self.outcomes: defaultdict[str, list[Outcome]] = defaultdict(list)
         self.holding: dict[str, threading.Event] = {}
         self.begun: list[str] = []
+        self.differs: dict[str, tuple[Fact, ...]] = {}
         self.unbuilt: set[str] = set()
         self.children: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
@@ -67,7 +69,9 @@ class Sleepers:
         if vm is not None and vm.identity is not None:
             with open_process(vm.identity) as process:
                 running = process is not None
-        return Observation(name, self.record(name), vm, running, name not in self.unbuilt)
+        facts = self.differs.get(name, ()) if running else ()
+        built = name not in self.unbuilt
+        return Observation(name, self.record(name), vm, running, built, facts=facts)
 
     def plan(self, spec: Spec | None, seen: Observation) -> tuple[Action, ...]:
         return plan(spec, seen)

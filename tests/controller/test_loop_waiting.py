@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.confinement.facts import Fact, Verdict
 from reconciler.controller.backoff import load_backoff, save_backoff
 from reconciler.controller.status import load_status
 from reconciler.engine.journal import read_events
@@ -88,6 +89,21 @@ class TestWaiting:
             assert engine.count("web") == 1
             path.touch()
             running(engine, "web")
+
+    @pytest.mark.parametrize(("on_drift", "answer"), [("stop", "stop"), ("freeze", "freeze")])
+    def test_what_was_given_up_is_answered_all_the_same_when_it_differs(
+        self, engine: Sleepers, folder: Path, on_drift: str, answer: str
+    ) -> None:
+        text = GOOD + f"on_drift: {on_drift}\n"
+        path = put(folder / "web.Boxfile", text)
+        with watching(engine, folder, resync_seconds=0.3) as controller:
+            running(engine, "web")
+            engine.outcomes["web"] = [GaveUp(Refused("not with this kernel"))]
+            put(path, text + "cpus: 3\n")
+            until(lambda: "not with this kernel" in controller.log.getvalue())
+            engine.differs["web"] = (Fact("seccomp", "on", "off", Verdict.DIFFERS),)
+            until(lambda: answer in engine.kinds("web"))
+            assert "replace" not in engine.kinds("web")
 
     def test_busy_is_no_failure(self, engine: Sleepers, folder: Path) -> None:
         engine.outcomes["web"] = [Again(0.2, Busy("somebody else")) for _ in range(3)]
