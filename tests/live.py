@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.engine import records, traces
-from reconciler.linux import cgroups, files
+from reconciler.linux import cgroups, files, subids
 
 REPO = Path(__file__).parent.parent
 BOX = REPO / "box"
@@ -147,6 +147,22 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not come to pass in time"
         time.sleep(0.02)
+
+
+@contextmanager
+def root_has_ids() -> Iterator[None]:
+    """Root has subordinate IDs of its own, as quickstart gives it; given back afterwards."""
+    tables = subids.read_tables()
+    if os.geteuid() != 0 or subids.ranges_of(tables, "root", 0).uids:
+        yield
+        return
+    line = subids.usermod_line(tables, "root").split()
+    subprocess.run(line, check=True, timeout=60)
+    try:
+        yield
+    finally:
+        taken = [word.replace("--add-", "--del-") for word in line]
+        subprocess.run(taken, check=True, timeout=60)
 
 
 @contextmanager

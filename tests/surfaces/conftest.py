@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,22 +10,14 @@ import pytest
 
 from reconciler.engine import passes
 from reconciler.images.kernel import fetch_kernel
-from reconciler.linux import subids
-from tests.live import Live, live, quiet
+from tests.live import Live, live, quiet, root_has_ids
 
 
 @pytest.fixture(scope="session")
 def root_ids() -> Iterator[None]:
     """Root has subordinate IDs of its own, as quickstart gives it; given back afterwards."""
-    tables = subids.read_tables()
-    if os.geteuid() != 0 or subids.ranges_of(tables, "root", 0).uids:
+    with root_has_ids():
         yield
-        return
-    line = subids.usermod_line(tables, "root").split()
-    subprocess.run(line, check=True, timeout=60)
-    yield
-    taken = [word.replace("--add-", "--del-") for word in line]
-    subprocess.run(taken, check=True, timeout=60)
 
 
 @pytest.fixture(scope="session")
