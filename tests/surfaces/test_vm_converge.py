@@ -107,7 +107,7 @@ def test_a_bad_edit_leaves_the_running_machine_alone(vms: Live) -> None:
         (SMALL + "data_size: 32M\n", b"box cannot shrink a disk yet"),
         (SMALL.replace("builtin:busybox", "oci-archive:./missing.tar") + DATA, b"missing.tar"),
         (SMALL + DATA + "backend: podman\n", b"does not have podman yet"),
-        (SMALL + DATA + "warm: 2\n", b"qemu keeps no waiting VMs yet"),
+        (SMALL + DATA + "passt: true\n", b"is for the backends krun and podman"),
     ],
     ids=["smaller-disk", "missing-base", "backend-to-come", "not-for-qemu"],
 )
