@@ -48,6 +48,8 @@ class Machine:
         # By its name, what is ours alone; and the token that a waiting one has once it is ours.
         self._noted: dict[str, str | None] = {}
         self.keeps_waiting = False
+        # Whether one was ended before its guest had said that /data is whole.
+        self.unwritten = False
 
     def start(
         self,
@@ -97,7 +99,9 @@ class Machine:
                     traces.discard_named(self._home, vm)
                 continue
             if record is not None and token in (None, record.token):
-                stop_vm(self._home, record, term_ms=_TERM_MS)
+                ran = record.with_data and identity.runs(record.identity)
+                done = stop_vm(self._home, record, term_ms=_TERM_MS)
+                self.unwritten = self.unwritten or (ran and not done)
                 self.keeps_waiting = self.keeps_waiting or bool(record.spec.warm)
         return self.keeps_waiting
 
@@ -126,11 +130,19 @@ class Machine:
             if vmm is not None:
                 if with_data:
                     directory = self._home / "run" / vm
-                    power_off(directory, bytes.fromhex(token), vmm, _TERM_MS)
+                    done = power_off(directory, bytes.fromhex(token), vmm, _TERM_MS)
+                    if not done and not vmm.wait(0):
+                        self._note_unwritten(vm)
                 vmm.signal(signal.SIGKILL)
                 # What it had of /data is free with its end, and not before.
                 return not with_data or vmm.wait(_KILL_SECONDS)
         return True
+
+    def _note_unwritten(self, vm: str) -> None:
+        from reconciler.engine.stopping import note_unwritten
+
+        self.unwritten = True
+        note_unwritten(self._home, self._name, vm)
 
     def _take(self, with_data: bool) -> Contact | None:  # noqa: FBT001
         return warm.take(

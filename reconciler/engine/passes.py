@@ -27,7 +27,7 @@ from reconciler.engine.parts import Progress, ensure_parts
 from reconciler.engine.plan import Action, ActionKind, plan
 from reconciler.engine.records import STANDING, SandboxRecord
 from reconciler.engine.spec import Spec
-from reconciler.engine.stopping import stop_vm
+from reconciler.engine.stopping import UNWRITTEN, stop_vm
 from reconciler.errors import BoxError, NotFound, Refused, as_box_error
 from reconciler.linux import files, identity
 
@@ -240,7 +240,8 @@ class _Work:
             return
         if seen.running:
             self._progress("stopping")
-            stop_vm(self._home, seen.vm)
+            if not stop_vm(self._home, seen.vm) and seen.vm.with_data:
+                self._progress(UNWRITTEN)
         else:
             traces.discard(self._home, seen.vm)
 

@@ -10,7 +10,7 @@ from reconciler.engine.refilling import refill_in_background
 from reconciler.surfaces.cli import asking, vm
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.options import Parsed, Usage
-from reconciler.surfaces.cli.terminal import progress
+from reconciler.surfaces.cli.terminal import progress, tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,12 +41,20 @@ def run(given: Parsed) -> int:
                 endings.ignore()
         finally:
             left = machine.end_soon()
+            if machine.unwritten:
+                _tell_unwritten(parsed.name)
             if left or machine.keeps_waiting:
                 try:
                     refill_in_background(home, parsed.name, left)
                 except OSError:
                     # No process for it, or no room for its lock: then we do what has to be done.
                     machine.end()
+
+
+def _tell_unwritten(name: str) -> None:
+    from reconciler.engine.stopping import UNWRITTEN
+
+    tell(f"box: {name}: {UNWRITTEN}")
 
 
 def _declared(home: Path, name: str) -> Spec:
