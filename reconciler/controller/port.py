@@ -42,10 +42,14 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """The engine of this host, on one BOX_HOME."""
+    """The engine of this host, on one BOX_HOME.
 
-    def __init__(self, home: Path) -> None:
+    One that `fills_beside` leaves `warmup`, which may take its time, to a process of its own.
+    """
+
+    def __init__(self, home: Path, *, fills_beside: bool = False) -> None:
         self._home = home
+        self._fills_beside = fills_beside
 
     def names(self) -> tuple[str, ...]:
         """See Engine."""
@@ -74,5 +78,11 @@ class LocalEngine:
     ) -> Outcome:
         """See Engine."""
         return passes.run_pass(
-            self._home, name, spec, source=source, folder=folder, progress=progress
+            self._home,
+            name,
+            spec,
+            source=source,
+            folder=folder,
+            progress=progress,
+            fills_beside=self._fills_beside,
         )

@@ -15,6 +15,7 @@ from reconciler.engine import (
     journal,
     launching,
     records,
+    refilling,
     slots,
     telling,
     traces,
@@ -43,15 +44,20 @@ def run_pass(
     source: Path | None,
     folder: str | None,
     progress: Progress,
+    fills_beside: bool = False,
 ) -> Outcome:
     """Make the sandbox `name` what `spec` says, as far as it is not so already.
 
-    A sandbox's own failure is in the outcome and in the events, never raised.
+    A sandbox's own failure is in the outcome and in the events, never raised. With `fills_beside`
+    waiting VMs are got ready by another process, for a caller that has more to do with `name`.
     """
     outcome = _run_pass(home, name, spec, source, folder, progress)
     # Not under the sandbox's lock: `warmup` may take its time, and nothing else waits for it.
     if spec is not None and isinstance(outcome, Done) and _warms(outcome):
-        warming.fill(home, spec, progress)
+        if fills_beside:
+            refilling.refill_beside(home, name)
+        else:
+            warming.fill(home, spec, progress)
     return outcome
 
 

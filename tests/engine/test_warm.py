@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from reconciler.controller import conditions
-from reconciler.engine import admission, observe, records, warm, warming
+from reconciler.controller.port import LocalEngine
+from reconciler.engine import admission, observe, passes, records, refilling, warm, warming
 from reconciler.engine.observe import Observation, Waiting
-from reconciler.engine.plan import plan
+from reconciler.engine.outcome import Done
+from reconciler.engine.plan import Action, ActionKind, plan
 from reconciler.engine.records import WARM, SandboxRecord, VmRecord
 from reconciler.engine.spec import Spec
 from reconciler.engine.warming import Trouble
@@ -224,3 +226,14 @@ def test_the_condition_says_how_many_wait_and_why_not() -> None:
     held = Trouble(BUILT.digest, "no luck", 10, 10)
     assert said(seen(BUILT, A, warm_trouble=held)) == [("False", "Failed")]
     assert said(seen(BUILT), specs.spec(warm=0)) == []
+
+
+def test_a_controller_does_not_wait_for_warmup(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Done((Action(ActionKind.WARM, "web", "0 of 2"),))
+    filled = []
+    monkeypatch.setattr(passes, "_run_pass", lambda *_: done)
+    monkeypatch.setattr(refilling, "refill_beside", lambda _home, name: filled.append(name))
+    monkeypatch.setattr(warming, "fill", lambda _home, spec, _progress: filled.append(spec))
+    for engine in (LocalEngine(home, fills_beside=True), LocalEngine(home)):
+        assert engine.run_pass("web", BUILT, source=None, folder=None, progress=print) is done
+    assert filled == ["web", BUILT]

@@ -112,7 +112,8 @@ def watch(directory: Directory = None) -> int:
         path = log_path(home, folder.path)
         tell(f"watching {folder.path}; log: {path}")
         with open_log(path) as log:
-            loop = Loop(LocalEngine(home), home, folder, log)
+            # A pool that is being filled must not keep it from seeing an edit, or a VM that died.
+            loop = Loop(LocalEngine(home, fills_beside=True), home, folder, log)
             _stop_on_signals(loop)
             loop.run()
     return 0
