@@ -28,6 +28,7 @@ _WARMUP_SECONDS = 600
 _SAID_BYTES = 2000
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 10.0, 600.0
 _TROUBLE = "warm.json"
+_PASS_SECONDS = 30.0
 
 
 class WarmupFailed(BoxError):
@@ -74,7 +75,7 @@ def fill_alone(home: Path, spec: Spec, progress: Progress) -> None:
     try:
         _fill(home, spec, progress)
     except (BoxError, OSError) as error:
-        if not _is_wanted(home, spec):
+        if not _is_still_wanted(home, spec):
             return  # whoever brought the sandbox down has ended it under us
         known = as_box_error(error)
         progress(f"no VM could be got ready to wait: {known.brief}")
@@ -91,8 +92,22 @@ def _fill(home: Path, spec: Spec, progress: Progress) -> None:
         if len(members(home, spec.name)) >= spec.warm or not _is_wanted(home, spec):
             break
         progress("getting a VM ready to wait")
-        _start(home, spec, progress)
+        vm = _start(home, spec, progress)
+        if not _is_still_wanted(home, spec):
+            # Who brought the sandbox down may have come by while it had our lock.
+            end(home, vm)
+            return
     (sandbox_directory(home, spec.name) / _TROUBLE).unlink(missing_ok=True)
+
+
+def _is_still_wanted(home: Path, spec: Spec) -> bool:
+    """The same when no pass is under way, which ends the VMs first and then says so."""
+    lock = home / "sandboxes" / spec.name / "lock"
+    with contextlib.ExitStack() as stack:
+        # A pass that takes longer than that starts a VM, and has said what is declared before.
+        with contextlib.suppress(Busy, FileNotFoundError):
+            stack.enter_context(files.locked(lock, timeout_seconds=_PASS_SECONDS))
+        return _is_wanted(home, spec)
 
 
 def _is_wanted(home: Path, spec: Spec) -> bool:
@@ -103,7 +118,7 @@ def _is_wanted(home: Path, spec: Spec) -> bool:
     return warm.is_same(record.spec, spec)
 
 
-def _start(home: Path, spec: Spec, progress: Progress) -> None:
+def _start(home: Path, spec: Spec, progress: Progress) -> VmRecord:
     record = launching.start_vm(
         home, spec, kind=WARM, incarnation=0, with_data=False, progress=progress
     )
@@ -113,14 +128,13 @@ def _start(home: Path, spec: Spec, progress: Progress) -> None:
             with control.connected(record.directory(home), timeout_seconds=_CONTROL_SECONDS) as qmp:
                 token = _rehearse(home, record, qmp)
                 qmp.execute("stop")
-            if not _is_wanted(home, spec):
-                traces.discard(home, record)
-                return
-            records.keep_vm(home, replace(record, ready=True, owner=None, token=token.hex()))
+            ready = replace(record, ready=True, owner=None, token=token.hex())
+            records.keep_vm(home, ready)
     except BaseException:
         traces.discard(home, record)
         raise
     journal.record(home, spec.name, "Normal", "Warmed", f"VM {record.vm} waits for a command")
+    return ready
 
 
 def _rehearse(home: Path, record: VmRecord, qmp: Qmp) -> bytes:

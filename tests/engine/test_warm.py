@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -237,3 +238,31 @@ def test_a_controller_does_not_wait_for_warmup(home: Path, monkeypatch: pytest.M
     for engine in (LocalEngine(home, fills_beside=True), LocalEngine(home)):
         assert engine.run_pass("web", BUILT, source=None, folder=None, progress=print) is done
     assert filled == ["web", BUILT]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_pass_that_brings_the_sandbox_down_meanwhile_is_waited_for(
+    home: Path, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """It ends the VMs first, and only then the record says that none is wanted."""
+    _, who = sleeper()
+    declare(home)
+
+    def down() -> None:
+        declare(home, specs.spec(state="stopped", warm=2))
+        lock.__exit__(None, None, None)
+
+    def start(*_: object) -> VmRecord:
+        passing.start()
+        if fails:
+            raise files.BrokenFile("its VM was ended")
+        return ready(home, who)
+
+    lock = files.locked(home / "sandboxes/web/lock")
+    lock.__enter__()
+    passing = threading.Timer(0.2, down)
+    monkeypatch.setattr(warming, "_start", start)
+    warming.fill(home, BUILT, print)
+    passing.join()
+    assert warming.trouble(home, "web") is None
+    assert list(records.vm_records(home)) == []
