@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,3 +102,15 @@ def test_help_and_the_short_way_have_the_same_options() -> None:
     for verb, known in vm.VERBS.items():
         assert set(told[verb].options) - {"--help"} == set(known.options)
         assert set(told[verb].valued) == {each for each, takes in known.options.items() if takes}
+
+
+@pytest.mark.parametrize(
+    "line", ["box schema ", "box home ", "box doctor --", "box nosuch w", "box "]
+)
+def test_bash_says_nothing_where_there_is_nothing_to_complete(line: str, tmp_path: Path) -> None:
+    """A complaint of the shell would stand in the middle of what is being typed."""
+    path = tmp_path / "completion"
+    path.write_text(script("bash", list(rows(app))))
+    words = ["bash", "--norc", "-c", '. "$1"; COMP_LINE=$2 COMP_POINT=${#2}; _box', "-", path, line]
+    done = subprocess.run(words, capture_output=True, cwd=tmp_path, timeout=30, check=False)
+    assert done.stderr == b""
