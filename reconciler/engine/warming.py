@@ -10,7 +10,16 @@ from pathlib import Path
 
 from reconciler.boxfile.problems import printable
 from reconciler.data import disk
-from reconciler.engine import accelerator, commands, journal, launching, records, traces, warm
+from reconciler.engine import (
+    accelerator,
+    commands,
+    journal,
+    launching,
+    records,
+    slots,
+    traces,
+    warm,
+)
 from reconciler.engine.contact import Contact, contact_of
 from reconciler.engine.home import sandbox_directory
 from reconciler.engine.parts import Progress, found_parts
@@ -101,12 +110,17 @@ def _fill(home: Path, spec: Spec, progress: Progress) -> None:
 
 
 def _is_still_wanted(home: Path, spec: Spec) -> bool:
-    """The same when no pass is under way, which ends the VMs first and then says so."""
+    """The same when no pass is under way, which ends the VMs first and then says so.
+
+    Of a sandbox that was destroyed meanwhile, nothing that our VM took is left.
+    """
     lock = home / "sandboxes" / spec.name / "lock"
     with contextlib.ExitStack() as stack:
         # A pass that takes longer than that starts a VM, and has said what is declared before.
         with contextlib.suppress(Busy, FileNotFoundError):
             stack.enter_context(files.locked(lock, timeout_seconds=_PASS_SECONDS))
+            if records.sandbox_record(home, spec.name) is None:
+                slots.release(home, spec.name)
         return _is_wanted(home, spec)
 
 

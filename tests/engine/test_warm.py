@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.controller import conditions
 from reconciler.controller.port import LocalEngine
-from reconciler.engine import admission, observe, passes, records, refilling, warm, warming
+from reconciler.engine import admission, observe, passes, records, refilling, slots, warm, warming
 from reconciler.engine.observe import Observation, Waiting
 from reconciler.engine.outcome import Done
 from reconciler.engine.plan import Action, ActionKind, plan
@@ -266,3 +266,21 @@ def test_a_pass_that_brings_the_sandbox_down_meanwhile_is_waited_for(
     passing.join()
     assert warming.trouble(home, "web") is None
     assert list(records.vm_records(home)) == []
+
+
+def test_a_sandbox_that_is_destroyed_while_a_vm_starts_gets_no_slot_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The VM may have been given one after `destroy` had released it."""
+    declare(home)
+    released = []
+
+    def start(*_: object) -> VmRecord:
+        (home / "sandboxes/web/record.json").unlink()
+        raise files.BrokenFile("its directory is gone")
+
+    monkeypatch.setattr(warming, "_start", start)
+    monkeypatch.setattr(slots, "release", lambda _home, name: released.append(name))
+    warming.fill(home, BUILT, print)
+    assert released == ["web"]
+    assert warming.trouble(home, "web") is None
