@@ -111,6 +111,7 @@ def test_bash_says_nothing_where_there_is_nothing_to_complete(line: str, tmp_pat
     """A complaint of the shell would stand in the middle of what is being typed."""
     path = tmp_path / "completion"
     path.write_text(script("bash", list(rows(app))))
-    words = ["bash", "--norc", "-c", '. "$1"; COMP_LINE=$2 COMP_POINT=${#2}; _box', "-", path, line]
+    typed = '. "$1"; COMP_LINE=$2 COMP_POINT=${#2}; _box'
+    words = ["bash", "--norc", "-c", typed, "-", str(path), line]
     done = subprocess.run(words, capture_output=True, cwd=tmp_path, timeout=30, check=False)
     assert done.stderr == b""
