@@ -1,4 +1,4 @@
-"""Read a running VM's VMM beside what was noted at its start, and beside all other VMs here."""
+"""Read a running VM's VMM beside what was noted at its start, and beside other sandboxes' VMs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def judge_start(
     home: Path, directory: Path, vm: str, who: ProcessIdentity, policy: Policy
 ) -> tuple[Fact, ...]:
     """Read the VMM of a VM that nobody has used yet; what it is like is noted in `directory`."""
-    around = _look_around(home)
-    around.pop(vm, None)
-    read = reading.read_process(who, policy, neighbours=around)
+    read = reading.read_process(who, policy, neighbours=_others(vm, _look_around(home)))
     files.write_json(directory / _NOTED, noting.to_json(noting.note(read)), durable=False)
     return judging.judge(policy, read)
 
@@ -44,7 +42,7 @@ def judge_again(
         return ()
     noted = _noted(vm.directory(home))
     for around in (_seen_around, _look_around):
-        others = {name: each for name, each in around(home).items() if name != vm.vm}
+        others = _others(vm.vm, around(home))
         read = reading.read_process(
             vm.identity, policy, noted=noted, neighbours=others, programs=programs or noted is None
         )
@@ -53,6 +51,12 @@ def judge_again(
         if not any(fact.failed and fact.promise.startswith("apart.") for fact in facts):
             break
     return facts
+
+
+def _others(vm: str, around: dict[str, Neighbour]) -> dict[str, Neighbour]:
+    """The VMs of other sandboxes: those of one sandbox have its slot in common."""
+    own = records.sandbox_of(vm)
+    return {name: each for name, each in around.items() if records.sandbox_of(name) != own}
 
 
 def _noted(directory: Path) -> Noted | None:
