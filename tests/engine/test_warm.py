@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,9 @@ from typing import Any
 import pytest
 
 from reconciler.controller import conditions
-from reconciler.controller.port import LocalEngine
-from reconciler.engine import admission, observe, passes, records, refilling, slots, warm, warming
+from reconciler.engine import admission, observe, records, warm, warming
 from reconciler.engine.observe import Observation, Waiting
-from reconciler.engine.outcome import Done
-from reconciler.engine.plan import Action, ActionKind, plan
+from reconciler.engine.plan import plan
 from reconciler.engine.records import WARM, SandboxRecord, VmRecord
 from reconciler.engine.spec import Spec
 from reconciler.engine.warming import Trouble
@@ -227,60 +224,3 @@ def test_the_condition_says_how_many_wait_and_why_not() -> None:
     held = Trouble(BUILT.digest, "no luck", 10, 10)
     assert said(seen(BUILT, A, warm_trouble=held)) == [("False", "Failed")]
     assert said(seen(BUILT), specs.spec(warm=0)) == []
-
-
-def test_a_controller_does_not_wait_for_warmup(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = Done((Action(ActionKind.WARM, "web", "0 of 2"),))
-    filled = []
-    monkeypatch.setattr(passes, "_run_pass", lambda *_: done)
-    monkeypatch.setattr(refilling, "refill_beside", lambda _home, name: filled.append(name))
-    monkeypatch.setattr(warming, "fill", lambda _home, spec, _progress: filled.append(spec))
-    for engine in (LocalEngine(home, fills_beside=True), LocalEngine(home)):
-        assert engine.run_pass("web", BUILT, source=None, folder=None, progress=print) is done
-    assert filled == ["web", BUILT]
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_pass_that_brings_the_sandbox_down_meanwhile_is_waited_for(
-    home: Path, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch, *, fails: bool
-) -> None:
-    """It ends the VMs first, and only then the record says that none is wanted."""
-    _, who = sleeper()
-    declare(home)
-
-    def down() -> None:
-        declare(home, specs.spec(state="stopped", warm=2))
-        lock.__exit__(None, None, None)
-
-    def start(*_: object) -> VmRecord:
-        passing.start()
-        if fails:
-            raise files.BrokenFile("its VM was ended")
-        return ready(home, who)
-
-    lock = files.locked(home / "sandboxes/web/lock")
-    lock.__enter__()
-    passing = threading.Timer(0.2, down)
-    monkeypatch.setattr(warming, "_start", start)
-    warming.fill(home, BUILT, print)
-    passing.join()
-    assert warming.trouble(home, "web") is None
-    assert list(records.vm_records(home)) == []
-
-
-def test_a_sandbox_that_is_destroyed_while_a_vm_starts_gets_no_slot_back(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The VM may have been given one after `destroy` had released it."""
-    declare(home)
-    released = []
-
-    def start(*_: object) -> VmRecord:
-        (home / "sandboxes/web/record.json").unlink()
-        raise files.BrokenFile("its directory is gone")
-
-    monkeypatch.setattr(warming, "_start", start)
-    monkeypatch.setattr(slots, "release", lambda _home, name: released.append(name))
-    warming.fill(home, BUILT, print)
-    assert released == ["web"]
-    assert warming.trouble(home, "web") is None

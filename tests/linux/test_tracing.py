@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -160,8 +161,10 @@ def test_a_signal_that_comes_meanwhile_arrives() -> None:
         done = threading.Event()
 
         def again() -> None:
-            while not done.is_set():
-                read(child.pid, [child.pid])
+            # It may be gone, and its directory with it, before we are told.
+            with contextlib.suppress(FileNotFoundError):
+                while not done.is_set():
+                    read(child.pid, [child.pid])
 
         reader = threading.Thread(target=again)
         reader.start()
