@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reconciler.confinement import judging, noting
@@ -26,9 +27,12 @@ def judge_start(
     home: Path, directory: Path, vm: str, who: ProcessIdentity, policy: Policy
 ) -> tuple[Fact, ...]:
     """Read the VMM of a VM that nobody has used yet; what it is like is noted in `directory`."""
-    read = reading.read_process(who, policy, neighbours=_others(vm, _look_around(home)))
-    files.write_json(directory / _NOTED, noting.to_json(noting.note(read)), durable=False)
-    return judging.judge(policy, read)
+    around = _others(vm, _look_around(home))
+    # Not its filters: see `tracing`.
+    read = reading.read_process(who, policy, neighbours=around, programs=False)
+    noted = noting.note(read)
+    files.write_json(directory / _NOTED, noting.to_json(noted), durable=False)
+    return judging.judge(policy, replace(read, noted=noted))
 
 
 def judge_again(
@@ -44,7 +48,7 @@ def judge_again(
     for around in (_seen_around, _look_around):
         others = _others(vm.vm, around(home))
         read = reading.read_process(
-            vm.identity, policy, noted=noted, neighbours=others, programs=programs or noted is None
+            vm.identity, policy, noted=noted, neighbours=others, programs=programs
         )
         facts = judging.judge(policy, read)
         # What was seen a while ago may be gone, and its namespaces' numbers given anew.

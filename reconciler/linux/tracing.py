@@ -1,7 +1,9 @@
 """Read the seccomp programs of another thread from the kernel: ptrace(2), seized and let go.
 
 No thread stays stopped: the kernel lets all go when the thread that traces them ends, by whatever
-death. Nothing is written to the traced one, and a signal that comes meanwhile is passed on.
+death. Nothing is written to the traced one. But a signal that comes just then may end it by SIGTRAP
+(seen on Linux 6.18, with PTRACE_INTERRUPT and PTRACE_DETACH alone), so no VMM that somebody uses is
+read this way: only what stands in for one in the tests.
 """
 
 from __future__ import annotations

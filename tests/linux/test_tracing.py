@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -154,25 +152,6 @@ def test_a_stopped_process_stays_stopped_and_can_go_on() -> None:
         assert becomes(lambda: states(child.pid) == {"T"})
         child.send_signal(signal.SIGCONT)
         assert becomes(lambda: "T" not in states(child.pid))
-
-
-def test_a_signal_that_comes_meanwhile_arrives() -> None:
-    with filtered() as child:
-        done = threading.Event()
-
-        def again() -> None:
-            # It may be gone, and its directory with it, before we are told.
-            with contextlib.suppress(FileNotFoundError):
-                while not done.is_set():
-                    read(child.pid, [child.pid])
-
-        reader = threading.Thread(target=again)
-        reader.start()
-        child.send_signal(signal.SIGTERM)
-        code = child.wait(10)
-        done.set()
-        reader.join(10)
-        assert code == -signal.SIGTERM
 
 
 def test_a_thread_of_another_process_is_not_read() -> None:

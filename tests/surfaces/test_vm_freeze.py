@@ -108,7 +108,7 @@ def test_it_is_kept_as_it_was_and_nothing_but_a_look_is_possible(frozen: Live) -
     assert vms.box("run", "web", "--no-data", "--", "echo", "here").stdout == b"here\n"
 
     value = json.loads(vms.box("inspect", "web", "-o", "json", status=1).stdout)
-    assert {f["promise"] for f in value["facts"] if f["verdict"] != "same"} == {"limit.pids"}
+    assert {f["promise"] for f in value["facts"] if f["verdict"] == "differs"} == {"limit.pids"}
     status = json.loads(vms.box("status", "-o", "json", str(vms.folder)).stdout)
     conditions = {each["type"]: each for each in status["sandboxes"][0]["conditions"]}
     assert conditions["Frozen"]["status"] == "True"

@@ -44,21 +44,8 @@ def test_two_vmms_keep_every_promise_beside_each_other(vms: Live) -> None:
         shown = found["seccomp.filter"]
         hidden = Verdict.NOT_APPLICABLE if os.getuid() else Verdict.SAME
         assert shown.verdict is hidden, shown
-
-
-def test_reading_the_filters_again_and_again_disturbs_no_guest(vms: Live) -> None:
-    vms.declare("web")
-    vms.box("up", "web")
-    pid = vms.pid("web")
-    script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo $i"
-    child = vms.start("exec", "web", "--", "sh", "-c", script)
-    readings = 0
-    while child.poll() is None or readings < 10:
-        assert failed(facts(vms, "web", programs=True)) == {}
-        readings += 1
-    assert child.returncode == 0
-    assert "t" not in states(pid)
-    assert failed(facts(vms, "web")) == {}
+        # Not of a VMM in use: see SECURITY.md.
+        assert facts(vms, name)["seccomp.filter"].verdict is Verdict.NOT_APPLICABLE
 
 
 def test_what_differs_from_the_start_is_told(vms: Live) -> None:
