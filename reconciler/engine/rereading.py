@@ -27,7 +27,7 @@ def judge_start(
     home: Path, directory: Path, vm: str, who: ProcessIdentity, policy: Policy
 ) -> tuple[Fact, ...]:
     """Read the VMM of a VM that nobody has used yet; what it is like is noted in `directory`."""
-    around = _others(vm, _look_around(home))
+    around = _look_around(home, but=records.sandbox_of(vm))
     # Not its filters: see `tracing`.
     read = reading.read_process(who, policy, neighbours=around, programs=False)
     noted = noting.note(read)
@@ -85,9 +85,14 @@ def _seen_around(home: Path) -> dict[str, Neighbour]:
     return found
 
 
-def _look_around(home: Path) -> dict[str, Neighbour]:
-    """All running VMs of this home, whatever they are for, by name."""
-    known = {each.vm: each.identity for each in records.vm_records(home) if each.identity}
+def _look_around(home: Path, *, but: str | None = None) -> dict[str, Neighbour]:
+    """All running VMs of this home, whatever they are for, by name; those of `but` left out."""
+    known = {
+        each.vm: each.identity
+        for each in records.vm_records(home)
+        if each.identity and each.sandbox != but
+    }
     found = neighbours.read_neighbours(known)
-    _seen[home] = time.monotonic(), found
+    if but is None:
+        _seen[home] = time.monotonic(), found
     return dict(found)

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from reconciler.confinement.reading import NamespaceId, ThreadReading, Unreadable, Withheld
-from reconciler.linux import host_side, identity, procfs, tracing
+from reconciler.linux import host_side, identity, procfs
 from reconciler.linux.parts import LISTINGS, OPEN_DIRECTORY, Moved, entries, part
 
 if TYPE_CHECKING:
@@ -141,6 +141,9 @@ def _controller_paths(layout: Layout, group: bytes) -> dict[str, str]:
 
 def with_programs(directory: int, threads: tuple[ThreadReading, ...]) -> tuple[ThreadReading, ...]:
     """The same threads with their seccomp filters, for which each stands still for a moment."""
+    # No VMM in use is read this way, and ctypes is slow to load.
+    from reconciler.linux import tracing
+
     filtered = [each.tid for each in threads if each.seccomp_filters and not each.tracer_pid]
     found = tracing.read_programs(directory, filtered) if filtered else {}
     # Who traces a thread already is a finding of its own.
