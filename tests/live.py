@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,6 +130,9 @@ class Live:
             if child.poll() is None:
                 child.kill()
             child.wait()
+        # Without them nobody who waits for his turn to fill a pool does so.
+        for record in (self.home / "sandboxes").glob("*/record.json"):
+            record.unlink()
         for lock in (self.home / "sandboxes").glob("*/warm.lock"):
             # Whoever fills a pool in the background is done with it then.
             with files.locked(lock, timeout_seconds=TIMEOUT_SECONDS):
@@ -180,4 +183,11 @@ def live() -> Iterator[Live]:
         finally:
             it.end()
     finally:
-        shutil.rmtree(root)
+        until(lambda: _removed(root), 30.0)
+
+
+def _removed(top: Path) -> bool:
+    """Whether a folder could be taken away: somebody may still be making a lock in it."""
+    with suppress(OSError):
+        shutil.rmtree(top)
+    return not top.exists()
