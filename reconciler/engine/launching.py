@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from reconciler.engine import (
     warm,
 )
 from reconciler.engine.configuration import configuration
-from reconciler.engine.home import disk_of, machine_id, sandbox_directory
+from reconciler.engine.home import disk_of, sandbox_directory
 from reconciler.engine.parts import Parts, Progress, current_fingerprint, ensure_parts
 from reconciler.engine.records import STANDING, WARM, VmRecord
 from reconciler.engine.spec import Spec
@@ -312,16 +311,8 @@ def _hand_over(
         accelerator=launch.machine.accelerator,
         snapshot=key,
     )
-    vm.claim(
-        protocol.Claim(
-            token=bytes.fromhex(record.token),
-            entropy=secrets.token_bytes(protocol.ENTROPY_SIZE),
-            realtime_ns=time.time_ns(),
-            machine_id=machine_id(start.home, start.spec.name),
-            hostname=start.spec.name,
-            mount_data=start.with_data,
-        )
-    )
+    token = bytes.fromhex(record.token)
+    vm.claim(warm.fresh_claim(start.home, start.spec.name, token, mount_data=start.with_data))
     # With its process only now: killed before this line, it counts as half-started, and is ended.
     records.keep_vm(start.home, record)
     return record

@@ -215,17 +215,32 @@ def claim(
         channel.claim_port(vm.directory, timeout_seconds=_CONTROL_SECONDS) as sock,
         channel.Session(sock, vm.token, _CONTROL_SECONDS) as session,
     ):
+        # Made here: the clock in it is that of this moment.
         session.claim(
-            protocol.Claim(
-                token=new_token,
-                entropy=os.urandom(protocol.ENTROPY_SIZE),
-                realtime_ns=time.time_ns(),
-                machine_id=machine_id(home, vm.sandbox),
-                hostname=vm.sandbox,
-                mount_data=mount_data,
-                rehearse_data=rehearse_data,
+            fresh_claim(
+                home, vm.sandbox, new_token, mount_data=mount_data, rehearse_data=rehearse_data
             )
         )
+
+
+def fresh_claim(
+    home: Path,
+    name: str,
+    token: bytes,
+    *,
+    mount_data: bool = False,
+    rehearse_data: bool = False,
+) -> protocol.Claim:
+    """What makes a VM one of sandbox `name` from this moment on: to be sent at once."""
+    return protocol.Claim(
+        token=token,
+        entropy=os.urandom(protocol.ENTROPY_SIZE),
+        realtime_ns=time.time_ns(),
+        machine_id=machine_id(home, name),
+        hostname=name,
+        mount_data=mount_data,
+        rehearse_data=rehearse_data,
+    )
 
 
 def _check_data(home: Path, name: str) -> None:
