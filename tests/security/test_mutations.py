@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.confinement.policy import Slot
 from reconciler.confinement.promises import PROMISES
-from tests.conftest import short_folder
-from tests.linux import ordinary_user
 from tests.linux.ordinary_user import OrdinaryUser
-from tests.probe import program, weakened
+from tests.probe import weakened
 from tests.probe.mutations import MUTATIONS, Mutation
 from tests.probe.weakened import Read
 
 SLOT = Slot(0, 1_900_000_000, 1_900_000_000)
-REPO = Path(program.__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A directory that other users can enter."""
-    path = short_folder()
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
-def probe(folder: Path) -> Path:
-    return program.build(folder)
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +49,6 @@ def test_what_is_weaker_by_one_thing_is_named_for_it_alone(
 @pytest.mark.root
 def test_without_a_weakness_nothing_is_named(plain: Read) -> None:
     assert weakened.failing(plain) == set()
-
-
-@pytest.fixture(scope="module")
-def user(probe: Path) -> Iterator[OrdinaryUser]:
-    with ordinary_user.made() as it:
-        shutil.copytree(REPO / "tests/probe", it.home / "src/tests/probe")
-        shutil.copy(probe, it.home / "probe")
-        subprocess.run(["chown", "-R", f"{it.uid}:{it.gid}", it.home], check=True, timeout=60)
-        yield it
 
 
 SCRIPT = """

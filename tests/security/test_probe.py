@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +14,8 @@ import pytest
 from reconciler.backends import runtime
 from reconciler.confinement.policy import Slot
 from reconciler.confinement.promises import PROMISES
-from tests.conftest import short_folder
-from tests.linux import ordinary_user
 from tests.linux.ordinary_user import OrdinaryUser
-from tests.probe import agreement, program, standing, targets, trial, unconfined, weaker
+from tests.probe import agreement, standing, targets, trial, unconfined, weaker
 from tests.probe.trial import Trial
 from tests.probe.unconfined import Proof
 
@@ -28,7 +23,6 @@ pytestmark = pytest.mark.root
 
 SLOT = Slot(0, 1_900_000_000, 1_900_000_000)
 PLACES = ("root strict", "user strict", "user standard")
-REPO = Path(program.__file__).parents[2]
 PROVEN = 140
 # What no missing capability and no namespace refuses; the first of them is the way to the rest.
 THE_FILTERS = [
@@ -40,20 +34,6 @@ THE_FILTERS = [
 NOT_EVERYWHERE = {"label", "seccomp.filter", "apart.ids", "apart.namespaces"}
 # What the OCI runtimes set for every process without it. Nothing else of the host is in it.
 RUNTIMES_OWN = {"HOME=/"}
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A directory that other users can enter."""
-    path = short_folder()
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
-def probe(folder: Path) -> Path:
-    return program.build(folder)
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +59,6 @@ def _home(folder: Path) -> Path:
     home = folder / "home"
     home.mkdir(mode=0o700, exist_ok=True)
     return home
-
-
-@pytest.fixture(scope="module")
-def user(probe: Path) -> Iterator[OrdinaryUser]:
-    with ordinary_user.made() as it:
-        shutil.copytree(REPO / "tests/probe", it.home / "src/tests/probe")
-        shutil.copy(probe, it.home / "probe")
-        subprocess.run(["chown", "-R", f"{it.uid}:{it.gid}", it.home], check=True, timeout=60)
-        yield it
 
 
 SCRIPT = """
