@@ -97,8 +97,6 @@ def _refill(home: Path, name: str, *, alone: bool) -> None:
         return
     if alone:
         warming.fill_alone(home, record.spec, lambda _: None)
-        return
-    # Whoever is at it may have counted before ours was taken.
-    with warm.filling(home, name, wait_seconds=_OTHER_SECONDS) as lock:
-        if lock is not None:
-            warming.fill_alone(home, record.spec, lambda _: None)
+    else:
+        # Whoever is at it may have counted before ours was taken.
+        warming.fill(home, record.spec, lambda _: None, wait_seconds=_OTHER_SECONDS)

@@ -69,12 +69,12 @@ def is_outdated(home: Path, vm: VmRecord) -> bool:
     return parts.snapshot_key(machine) != vm.snapshot
 
 
-def fill(home: Path, spec: Spec, progress: Progress) -> None:
-    """Start waiting VMs until there are as many as declared, unless somebody else is at it.
+def fill(home: Path, spec: Spec, progress: Progress, *, wait_seconds: float = 0) -> None:
+    """Start waiting VMs until there are as many as declared, unless somebody else stays at it.
 
     A failure is not raised: `trouble` tells of it, and it keeps the next try waiting.
     """
-    with warm.filling(home, spec.name) as alone:
+    with warm.filling(home, spec.name, wait_seconds=wait_seconds) as alone:
         if alone is not None:
             fill_alone(home, spec, progress)
 
