@@ -338,7 +338,8 @@ def test_shutdown_lets_commands_end_themselves(start_agent: AgentStarter, claim:
         with Session(sock, UNCLAIMED_TOKEN) as session:
             session.claim(claim)
         decoder = start_raw(sock, claim.token)
-        script = "trap 'echo bye; exit 3' TERM; exec 2>&-; echo up; sleep 300 & wait"
+        # A child that the signal does not end, as its parent ignored it when it was made.
+        script = "trap '' TERM; sleep 300 & trap 'echo bye; exit 3' TERM; echo up; wait"
         sock.sendall(exec_frame("sh", "-c", script))
         assert next_frame(sock, decoder).type == protocol.STARTED
         assert next_frame(sock, decoder).payload == b"up\n"

@@ -214,9 +214,9 @@ def test_a_guest_is_claimed_used_and_shut_down(parts: Parts, disk: Path) -> None
                     other.shutdown(5000)
                 output.extend(data)
 
-            script = (
-                "trap 'echo bye > /data/last; echo done; exit 3' TERM; echo up; sleep 300 & wait"
-            )
+            # Whether the signal ends sleep before sh is open: it holds no output.
+            script = "exec 3>/data/last; sleep 300 >&3 2>&3 & "
+            script += "trap 'echo bye >&3; echo done; exit 3' TERM; echo up; wait"
             end = trapping.exec(["sh", "-c", script], {}, stdin=None, stdout=say_and_end, stderr=2)
         assert (end, bytes(output)) == (Exit(3, 0, timed_out=False), b"up\ndone\n")
         assert vm.process.wait(timeout=30) == 0
