@@ -11,9 +11,19 @@ from reconciler.confinement.facts import Fact, Verdict
 from reconciler.confinement.policy import Policy
 from reconciler.confinement.promises import Promise
 from reconciler.data import disk
-from reconciler.engine import accelerator, boundary, journal, observe, parts, records, traces
+from reconciler.engine import (
+    accelerator,
+    boundary,
+    freezing,
+    journal,
+    observe,
+    parts,
+    records,
+    traces,
+)
 from reconciler.engine.boundary import Boundary
 from reconciler.engine.configuration import next_start
+from reconciler.engine.freezing import Frozen
 from reconciler.engine.home import disk_of
 from reconciler.engine.records import ONCE, STANDING, WARM, VmRecord
 from reconciler.engine.spec import Spec
@@ -48,7 +58,8 @@ class VmReport:
 
     `policy` is what its launch was rendered from, as `source` has it; None when that is lost or is
     not to be read yet. `accelerator` is "" where it is not known, `emulated_because` says why there
-    is no KVM. `data` is the disk of /data with its size, where it has one.
+    is no KVM. `data` is the disk of /data with its size, where it has one. `frozen` is what is
+    noted of its freezing; None when it was not to be frozen.
     """
 
     vm: str
@@ -64,6 +75,7 @@ class VmReport:
     policy: Policy | None
     data: tuple[Path, int] | None
     boundary: Boundary | None
+    frozen: Frozen | None
     facts: tuple[Checked, ...]
 
     @property
@@ -188,6 +200,7 @@ def _report(
         policy=policy,
         data=None if size is None else (path, size),
         boundary=boundary.of_running(home, vm) if state == UP else None,
+        frozen=freezing.frozen(home, vm) if state == UP else None,
         facts=facts,
     )
 
@@ -221,5 +234,6 @@ def _planned(home: Path, spec: Spec) -> VmReport:
         policy=launch.policy(),
         data=(path, spec.data_bytes),
         boundary=boundary.of_next(home, spec.backend, found.fingerprint),
+        frozen=None,
         facts=tuple(each for each in facts if spec.backend in each.promise.backends),
     )

@@ -74,10 +74,23 @@ def inspection(value: Mapping[str, Any], output: Format) -> None:
         as_json(value)
         return
     about = {key: each for key, each in value.items() if key not in {"facts", "spec", "waiting"}}
-    table(("", ""), about.items())
+    table(("", ""), ((key, _shown(each)) for key, each in about.items()))
     facts = value.get("facts") or []
     if facts:
         sys.stdout.write("\n")
         shown = ([fact["verdict"], fact["promise"], fact["have"]] for fact in facts)
         table(("VERDICT", "PROMISE", "FOUND"), shown)
     rows(value.get("waiting") or [], output)
+
+
+def _shown(value: object) -> object:
+    """A field of fields as lines of a name and a value."""
+    if not isinstance(value, Mapping):
+        return value
+    return "\n".join(f"{key}: {_within(each)}" for key, each in value.items())
+
+
+def _within(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {each}" for key, each in value.items())
+    return " ".join(str(value).splitlines())

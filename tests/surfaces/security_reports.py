@@ -56,6 +56,7 @@ def vm(reading: Reading = READING, **changes: object) -> VmReport:
         policy=POLICY,
         data=(Path("/home/somebody/.box/sandboxes/web/data.img"), 64 << 20),
         boundary=PROVEN,
+        frozen=None,
         facts=checked(reading),
     )
     return replace(whole, **changes)  # type: ignore[arg-type]

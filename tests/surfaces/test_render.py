@@ -51,10 +51,13 @@ def test_problems_have_all_their_parts() -> None:
 
 def test_an_inspection_shows_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
     facts = [{"promise": "uid", "want": "1", "have": "0", "verdict": "differs"}]
-    value = {"name": "web", "running": True, "spec": {}, "facts": facts}
+    proof = {"guest": {"release": "6.1", "boot_id": "ab"}, "proven_at": "today"}
+    value = {"name": "web", "kernel_proof": proof, "frozen": None, "spec": {}, "facts": facts}
     render.inspection(value, "text")
     said = capsys.readouterr().out
     assert "differs" in said
     assert "uid" in said
+    assert "guest: release 6.1, boot_id ab" in said
+    assert "{" not in said
     render.inspection(value, "json")
     assert json.loads(capsys.readouterr().out) == value

@@ -16,6 +16,7 @@ from reconciler.confinement.facts import Verdict
 from reconciler.confinement.policy import BindMount
 from reconciler.confinement.promises import Promise
 from reconciler.confinement.reading import Reading, Unreadable
+from reconciler.engine.freezing import Frozen
 from reconciler.engine.records import ONCE, WARM
 from reconciler.engine.security_report import STARTING, Checked, SecurityReport
 from reconciler.engine.spec import HostMount
@@ -24,7 +25,7 @@ from reconciler.surfaces.security_report.lines import draw
 from tests.confinement.readings import HOST, POLICY, READING, process
 from tests.confinement.test_judging import DIFFERENT, UNREADABLE
 from tests.engine.specs import spec
-from tests.surfaces.security_reports import PROVEN, checked, down, report, vm
+from tests.surfaces.security_reports import PROVEN, READ_AT, checked, down, report, vm
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 SCHEMA = json.loads((SCHEMAS / "security-report.schema.json").read_text())
@@ -56,6 +57,8 @@ REPORTS: dict[str, SecurityReport] = {
     "boundary changed": report(
         vm(boundary=replace(PROVEN, have="VMM changed since", verdict=Verdict.DIFFERS))
     ),
+    "frozen": report(vm(frozen=Frozen(READ_AT, "limit.pids: want 64, have no limit", stands=True))),
+    "to be frozen": report(vm(frozen=Frozen("", "", stands=False))),
     "of a run": report(down(), vm(vm="web.00000001", kind=ONCE)),
 }
 BROKEN = [*DIFFERENT, *UNREADABLE]

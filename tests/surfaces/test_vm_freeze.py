@@ -109,6 +109,12 @@ def test_it_is_kept_as_it_was_and_nothing_but_a_look_is_possible(frozen: Live) -
 
     value = json.loads(vms.box("inspect", "web", "-o", "json", status=1).stdout)
     assert {f["promise"] for f in value["facts"] if f["verdict"] == "differs"} == {"limit.pids"}
+    assert value["frozen"]["stands"] is True
+    assert "limit.pids" in value["frozen"]["why"]
+    assert b"frozen" in vms.box("inspect", "web", status=1).stdout
+    told = vms.box("inspect", "web", "--security-report", status=1).stdout
+    assert "it stands still since" in " ".join(told.decode().split())
+    assert "box thaw web" in " ".join(told.decode().split())
     status = json.loads(vms.box("status", "-o", "json", str(vms.folder)).stdout)
     conditions = {each["type"]: each for each in status["sandboxes"][0]["conditions"]}
     assert conditions["Frozen"]["status"] == "True"

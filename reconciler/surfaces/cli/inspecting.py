@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -97,6 +98,7 @@ def _facts(home: Path, name: str, output: render.Format) -> int:
         "kernel_proof": proof.proof_of(home, seen.record.spec.backend, seen.vm.fingerprint)
         if seen.vm
         else None,
+        "frozen": asdict(seen.frozen) if seen.frozen else None,
         "waiting": _waiting(seen.waiting),
         "facts": [vars(fact) for fact in seen.facts],
     }

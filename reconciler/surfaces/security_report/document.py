@@ -54,6 +54,7 @@ def _vm(vm: VmReport) -> dict[str, Any]:
         "emulated": (vm.accelerator == accelerator.EMULATION) if vm.accelerator else None,
         "emulated_because": vm.emulated_because or None,
         "boundary": _boundary(vm),
+        "frozen": asdict(vm.frozen) if vm.frozen else None,
         "configuration": configuration(vm),
         "facts": [_fact(each) for each in vm.facts],
     }

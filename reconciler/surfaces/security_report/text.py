@@ -9,6 +9,7 @@ from itertools import chain
 from reconciler.boxfile.problems import printable
 from reconciler.confinement.facts import Verdict
 from reconciler.engine import accelerator
+from reconciler.engine.freezing import Frozen
 from reconciler.engine.security_report import (
     DOWN,
     ROLES,
@@ -116,6 +117,14 @@ def _process(report: SecurityReport, vm: VmReport) -> Iterator[Line]:
         began = f"{vm.started_at} (tick {vm.who.start_time_ticks} of this boot)"
         yield from entry("VMM", f"PID {vm.who.pid}, started {began}")
         yield from entry("read", f"{report.read_at}; configured by {path_end(vm.source)}")
+    if vm.frozen:
+        yield from entry("frozen", _frozen(report.sandbox, vm.frozen), style=WARNING)
+
+
+def _frozen(name: str, known: Frozen) -> str:
+    if not known.stands:
+        return f"noted {known.since}, but it RUNS: the next pass freezes it again"
+    return f"it stands still since {known.since}; box thaw {name} lets it go on"
 
 
 def _groups(vm: VmReport) -> Iterator[Line]:
