@@ -175,6 +175,7 @@ def _files(one: StandIn) -> None:
         for name in ("stat", "uid_map", "gid_map", "net/dev", "limits", "oom_score_adj"):
             process.read(name)
         process.read("mountinfo")
+        process.read("maps")
         for fd in _listed(held, "fdinfo"):
             process.read(f"fdinfo/{fd}")
             os.readlink(f"fd/{fd}", dir_fd=held)
@@ -184,6 +185,8 @@ def _files(one: StandIn) -> None:
         for path in one.policy.masked_paths:
             with contextlib.suppress(FileNotFoundError):
                 os.stat(path.lstrip("/"), dir_fd=root, follow_symlinks=False)
+        for bind in one.policy.binds:
+            os.stat(bind.target.lstrip("/"), dir_fd=root, follow_symlinks=False)
         os.close(root)
         _limits(one, layout)
         process.unchanged()
@@ -206,7 +209,13 @@ def _limits(one: StandIn, layout: cgroups.Layout) -> None:
         for directory in layout.directories(one.policy.cgroup):
             with contextlib.suppress(FileNotFoundError):
                 identity.read_at(-1, str(directory / "cgroup.procs"))
-    names = ("pids.max", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max")
+    names = (
+        "pids.max",
+        "memory.limit_in_bytes",
+        "memory.memsw.limit_in_bytes",
+        "memory.max",
+        "devices.list",
+    )
     for directory in layout.directories(one.policy.cgroup):
         for name in names:
             with contextlib.suppress(FileNotFoundError):

@@ -279,6 +279,7 @@ _CHECKS: dict[str, Check] = {
     "limit.pids": limits.pids,
     "limit.memory": limits.memory,
     "limit.swap": limits.swap,
+    "limit.devices": limits.devices,
     "limit.core": limits.core,
     "limit.rlimits": limits.rlimits,
     "oom_score": limits.oom_score,
@@ -287,4 +288,5 @@ _CHECKS: dict[str, Check] = {
     "mounts.private": _propagation,
     "files.open": _files,
     "files.kinds": places.kinds,
+    "files.mapped": places.mapped,
 }

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.confinement.facts import Fact, Finding, conclude, unreadable
+from reconciler.confinement.facts import Fact, Finding, Verdict, conclude, unreadable
 from reconciler.confinement.reading import Unreadable
 
 if TYPE_CHECKING:
     from reconciler.confinement.policy import Policy, Rlimit
     from reconciler.confinement.reading import Reading
+
+
+# Terminals and /dev/net/tun, which OCI runtimes allow whatever the spec says (devices.txt has the
+# numbers).
+_EVERY_CONTAINERS = frozenset({"c 5:0", "c 5:1", "c 5:2", "c 136:*", "c 10:200"})
 
 
 def pids(policy: Policy, reading: Reading) -> Fact:
@@ -43,6 +48,28 @@ def _cgroup_limit(promise: str, want: int, have: int | Unreadable | None) -> Fac
     elif have > want:
         found.append(Finding(f"{have}"))
     return conclude(promise, f"{want}", found, f"{have}")
+
+
+def devices(_policy: Policy, reading: Reading) -> Fact:
+    """The device nodes that could be opened if there were any: version 1 of cgroups shows them."""
+    want = "the jail's, and those of every container"
+    held = reading.limits
+    if isinstance(held, Unreadable):
+        return conclude("limit.devices", want, [unreadable(held.why)], "")
+    if held.devices is None:
+        why = "version 2 of cgroups keeps them in a program that no file shows"
+        return Fact("limit.devices", want, why, Verdict.NOT_APPLICABLE)
+    if not reading.host.is_root:
+        why = "only root can hold a cgroup to devices; the jail has no node of another"
+        return Fact("limit.devices", want, why, Verdict.NOT_APPLICABLE)
+    allowed = _EVERY_CONTAINERS | reading.host.device_numbers
+    found = []
+    for line in sorted(held.devices):
+        device, _, access = line.rpartition(" ")
+        # To make a node it takes a capability besides, which no VMM has.
+        if device not in allowed and access != "m":
+            found.append(Finding(line))
+    return conclude("limit.devices", want, found, want)
 
 
 def core(policy: Policy, reading: Reading) -> Fact:

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reconciler.confinement.policy import Policy
-    from reconciler.confinement.reading import ProcessReading, Reading
+    from reconciler.confinement.reading import MappedReading, ProcessReading, Reading
 
 # "" are files, pipes, sockets and memory.
 _KINDS = frozenset({"", "eventfd", "eventpoll", "signalfd", "timerfd", "kvm-vm"})
 _VCPU = "kvm-vcpu:"
+_VCPU_MEMORY = "anon_inode:kvm-vcpu:"
 
 
 def root(_policy: Policy, reading: Reading) -> Fact:
@@ -81,6 +82,41 @@ def masked(_policy: Policy, reading: Reading) -> Fact:
             if what not in {"null", "empty", "absent"}
         ]
     return conclude("mounts.masked", "all masked", found, "all masked")
+
+
+def mapped(_policy: Policy, reading: Reading) -> Fact:
+    """The files in its memory, which stay there when their descriptors have been closed."""
+    found: list[Finding] = []
+    count = 0
+    for process in reading.processes:
+        if isinstance(process.mapped, Unreadable):
+            found.append(unreadable(f"PID {process.pid}: {process.mapped.why}"))
+        else:
+            count += len(process.mapped)
+            found += _foreign(process, process.mapped, reading)
+    want = "only its own parts, memory and KVM's"
+    return conclude("files.mapped", want, found, f"{want}, among {count}")
+
+
+def _foreign(
+    process: ProcessReading, all_of_it: tuple[MappedReading, ...], reading: Reading
+) -> Iterator[Finding]:
+    parts, mounts = process.parts, process.mounts
+    if isinstance(parts, Unreadable) or isinstance(mounts, Unreadable):
+        why = parts.why if isinstance(parts, Unreadable) else "its mounts could not be read"
+        yield unreadable(f"PID {process.pid}: {why}")
+        return
+    # Before Linux 6.8 a file of an overlay is shown with the inode that it has below.
+    unlike = {each.target for each in mounts if each.fstype == "overlay"}
+    for each in all_of_it:
+        if each.device == reading.host.memory_device:
+            continue
+        if each.device == reading.host.kernel_device and each.name.startswith(_VCPU_MEMORY):
+            continue
+        name = each.name.removesuffix(" (deleted)")
+        if name in parts and (parts[name] == each.inode or name in unlike):
+            continue
+        yield Finding(f"PID {process.pid}: {each.name} (device {each.device}, inode {each.inode})")
 
 
 def terminal(_policy: Policy, reading: Reading) -> Fact:

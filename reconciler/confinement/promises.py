@@ -194,6 +194,13 @@ PROMISES = (
         "memory.swap.max (v1: memory.memsw.limit_in_bytes) of its cgroup and those above",
     ),
     Promise(
+        "limit.devices",
+        "The kernel lets it open no device but the jail's and those of every container.",
+        "limits",
+        "devices.list of its cgroup, in version 1",
+        backends=("qemu", "firecracker"),
+    ),
+    Promise(
         "limit.core",
         "It cannot leave a core file, which would hold the guest's memory.",
         "limits",
@@ -240,6 +247,12 @@ PROMISES = (
         "It holds no ring, program or handle of another process.",
         "files",
         "/proc/PID/fdinfo/*",
+    ),
+    Promise(
+        "files.mapped",
+        "It has no file in its memory but its own parts.",
+        "files",
+        "/proc/PID/maps: device, inode, name",
     ),
 )
 

@@ -95,6 +95,19 @@ class FileReading:
 
 
 @dataclass(frozen=True)
+class MappedReading:
+    """What is mapped into a process's memory and has an inode: files, memory that has a name.
+
+    `device` is as /proc/PID/maps writes it ("fe:00"), `name` a path as the process's own root has
+    it, with " (deleted)" behind it once it lost its name.
+    """
+
+    device: str
+    inode: int
+    name: str
+
+
+@dataclass(frozen=True)
 class PlaceReading:
     """Where a link of /proc/PID leads (root, cwd, exe): its text, and the mount that is on."""
 
@@ -107,7 +120,8 @@ class ProcessReading:
     """One process. `rlimits` are (soft, hard) by RLIMIT_ name, None for unlimited.
 
     `tty` is the device number of its controlling terminal, 0 for none. `masked` tells what is at
-    each masked path as the process sees it: "null", "empty", "absent", or else what.
+    each masked path as the process sees it: "null", "empty", "absent", or else what. `parts` are
+    the inodes of the files at the policy's bind targets, as the process sees them.
     """
 
     pid: int
@@ -124,15 +138,21 @@ class ProcessReading:
     directory: PlaceReading | Unreadable
     program: PlaceReading | Unreadable
     masked: dict[str, str] | Unreadable
+    mapped: tuple[MappedReading, ...] | Unreadable
+    parts: dict[str, int] | Unreadable
 
 
 @dataclass(frozen=True)
 class CgroupLimits:
-    """The weakest limits in force on any thread; None is no limit. Memory in bytes."""
+    """The weakest limits in force on any thread; None is no limit. Memory in bytes.
+
+    `devices` are the lines of version 1's devices.list, None where version 1 does not hold devices.
+    """
 
     pids: int | None
     memory: int | None
     memory_and_swap: int | None
+    devices: frozenset[str] | None
 
 
 @dataclass(frozen=True)
@@ -142,7 +162,10 @@ class HostReading:
     `sources` tells where the policy's bind sources and device nodes lie, by path; `present` which
     of its masked and read-only paths this kernel has. `kernel_mount_ids` are the mounts that
     pipes, sockets and the like have in the kernel, `open_files` the descriptors it was given.
-    `machine` is as uname(2) names it, `oom_score_adj` box's own.
+    `machine` is as uname(2) names it, `oom_score_adj` box's own. `memory_device` and
+    `kernel_device` are those of named memory and of the kernel's own files in /proc/PID/maps.
+    `device_numbers` are those of the policy's device nodes, as devices.list writes them ("c 1:3");
+    `is_root` tells whether we may hold a cgroup to devices at all.
     """
 
     namespaces: dict[str, NamespaceId | Unreadable]
@@ -152,6 +175,10 @@ class HostReading:
     open_files: frozenset[tuple[int, int]]
     machine: str
     oom_score_adj: int
+    memory_device: str
+    kernel_device: str
+    device_numbers: frozenset[str]
+    is_root: bool
 
 
 @dataclass(frozen=True)

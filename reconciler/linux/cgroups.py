@@ -159,6 +159,23 @@ def read_limits(layout: Layout, cgroup: bytes) -> Limits:
     return Limits(pids, ram, both)
 
 
+def read_devices(layout: Layout, cgroup: bytes) -> frozenset[str] | None:
+    """The devices that version 1 lets a process open, from its /proc/PID/cgroup; None without it.
+
+    Lines of devices.list (devices.rst of cgroup-v1 in the kernel's documentation); no cgroup has
+    more than the one above it. Version 2 keeps them in a program, which no file shows. Raises
+    OSError.
+    """
+    hierarchy = layout.of_controller("devices")
+    if hierarchy is None or hierarchy.version == 2:
+        return None
+    path = layout.paths_of(cgroup).get(hierarchy)
+    if path is None:
+        raise FileNotFoundError("the process has no cgroup with devices")
+    text = (hierarchy.directory(path) / "devices.list").read_text()
+    return frozenset(line.strip() for line in text.splitlines())
+
+
 def _least(layout: Layout, paths: dict[Hierarchy, str], controller: str, file: str) -> int | None:
     hierarchy = layout.of_controller(controller)
     if hierarchy is None:

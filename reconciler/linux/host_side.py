@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import socket
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from reconciler.confinement.reading import HostReading, MountSource, NamespaceId
 from reconciler.linux import places, procfs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from reconciler.confinement.policy import Policy
     from reconciler.linux.procfs import MountEntry
@@ -41,6 +42,10 @@ def read_host(policy: Policy) -> HostReading:
         open_files=frozenset(_open_files(policy.open_files)),
         machine=os.uname().machine,
         oom_score_adj=int(Path("/proc/self/oom_score_adj").read_bytes()),
+        memory_device=_own_device(_memory),
+        kernel_device=_own_device(_event),
+        device_numbers=frozenset(_device_numbers((*RUNTIME_DEVICES, *policy.devices))),
+        is_root=os.geteuid() == 0,
     )
 
 
@@ -128,6 +133,34 @@ def _kernel_mount_ids() -> frozenset[int]:
             stack.enter_context(end)
             fds.append(end.fileno())
         return frozenset(places.fdinfo(fd).mount_id for fd in fds)
+
+
+def _memory() -> int:
+    return os.memfd_create("box-device", os.MFD_CLOEXEC)
+
+
+def _event() -> int:
+    return os.eventfd(0, os.EFD_CLOEXEC)
+
+
+@functools.cache
+def _own_device(opened: Callable[[], int]) -> str:
+    """The device that a file which the kernel makes is on, as /proc/PID/maps writes it."""
+    fd = opened()
+    try:
+        device = os.fstat(fd).st_dev
+    finally:
+        os.close(fd)
+    return f"{os.major(device):02x}:{os.minor(device):02x}"
+
+
+def _device_numbers(paths: tuple[str, ...]) -> Iterator[str]:
+    for path in paths:
+        # One that cannot be found is not in the answer, so a line for it will be a finding.
+        with contextlib.suppress(OSError):
+            found = os.stat(path)
+            kind = "b" if stat.S_ISBLK(found.st_mode) else "c"
+            yield f"{kind} {os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
 
 
 def _open_files(paths: tuple[str, ...]) -> Iterator[tuple[int, int]]:

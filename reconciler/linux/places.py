@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -52,6 +53,22 @@ def read_masks(directory: int, paths: Iterable[str]) -> dict[str, str]:
         return {path: _mask(root, path.lstrip("/")) for path in paths}
     finally:
         os.close(root)
+
+
+def read_inodes(directory: int, paths: Iterable[str]) -> dict[str, int]:
+    """The inode of what is at each of the absolute `paths`, seen from the root of /proc/PID.
+
+    A path where nothing is, is not in the answer. Raises OSError.
+    """
+    root = os.open("root", _OPEN_PATH | os.O_DIRECTORY, dir_fd=directory)
+    found = {}
+    try:
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                found[path] = os.stat(path.lstrip("/"), dir_fd=root, follow_symlinks=False).st_ino
+    finally:
+        os.close(root)
+    return found
 
 
 def _mask(root: int, path: str) -> str:

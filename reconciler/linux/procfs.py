@@ -109,6 +109,15 @@ class FdInfo:
     kind: str
 
 
+@dataclass(frozen=True)
+class Mapped:
+    """A file, or memory with a name, in /proc/PID/maps: its device ("fe:00"), inode and name."""
+
+    device: str
+    inode: int
+    name: str
+
+
 # Runs of lines of status that change all the time and hold nothing of `Status`: memory, signals,
 # switches. Each from where the first line begins to where the line after the last one does.
 _RESTLESS = ((b"\nVmPeak:", b"\nThreads:"), (b"\nSigQ:", b"\nCapInh:"), (b"\nvoluntary_ctxt", b""))
@@ -254,6 +263,30 @@ def parse_net_dev(data: bytes) -> tuple[str, ...]:
             raise unlike("net/dev", line)
         names.append(os.fsdecode(name.strip()))
     return tuple(names)
+
+
+_MAP = re.compile(
+    rb"[0-9a-f]+-[0-9a-f]+ [r-][w-][x-][ps] [0-9a-f]+ ([0-9a-f]{2,}:[0-9a-f]{2,}) ([0-9]+) *(.*)"
+)
+
+
+@lru_cache(maxsize=128)
+def parse_maps(data: bytes) -> tuple[Mapped, ...]:
+    """What /proc/PID/maps has that has an inode, each once, in its order.
+
+    Memory without one is nobody's file. Of the bytes of a name only a newline is escaped, and not
+    so that it could be told from a name that holds the escape, so it stays.
+    """
+    found: dict[Mapped, None] = {}
+    for line in data.split(b"\n"):
+        if not line:
+            continue
+        parts = _MAP.fullmatch(line)
+        if parts is None:
+            raise unlike("maps", line)
+        if inode := number(parts[2], "maps"):
+            found[Mapped(parts[1].decode(), inode, os.fsdecode(parts[3]))] = None
+    return tuple(found)
 
 
 def parse_fdinfo(data: bytes) -> FdInfo:

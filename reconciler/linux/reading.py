@@ -17,6 +17,7 @@ from reconciler.confinement.policy import IdRange
 from reconciler.confinement.reading import (
     CgroupLimits,
     FileReading,
+    MappedReading,
     MountReading,
     ProcessReading,
     Reading,
@@ -123,6 +124,8 @@ def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[byt
         directory=part(lambda: places.read_place(held, "cwd")),
         program=part(lambda: places.read_place(held, "exe")),
         masked=part(lambda: places.read_masks(held, how.policy.masked_paths)),
+        mapped=part(lambda: _mapped(process)),
+        parts=part(lambda: places.read_inodes(held, (each.target for each in how.policy.binds))),
     )
     return reading, groups
 
@@ -162,6 +165,16 @@ def _mount_readings(mountinfo: bytes) -> tuple[MountReading, ...]:
         )
         for each in procfs.parse_mountinfo(mountinfo)
     )
+
+
+def _mapped(process: Process) -> tuple[MappedReading, ...]:
+    return _mapped_readings(process.read("maps"))
+
+
+@lru_cache(maxsize=128)
+def _mapped_readings(maps: bytes) -> tuple[MappedReading, ...]:
+    found = procfs.parse_maps(maps)
+    return tuple(MappedReading(each.device, each.inode, each.name) for each in found)
 
 
 def _files(process: Process) -> tuple[FileReading, ...]:
@@ -225,7 +238,14 @@ def _weakest(layout: Layout, groups: frozenset[bytes]) -> CgroupLimits:
         pids=_most(each.pids for each in limits),
         memory=_most(each.memory_bytes for each in limits),
         memory_and_swap=_most(each.memory_and_swap_bytes for each in limits),
+        devices=_devices(layout, groups),
     )
+
+
+def _devices(layout: Layout, groups: frozenset[bytes]) -> frozenset[str] | None:
+    known = [cgroups.read_devices(layout, group) for group in groups]
+    found = [each for each in known if each is not None]
+    return frozenset[str]().union(*found) if found else None
 
 
 def _most(values: Iterable[int | None]) -> int | None:

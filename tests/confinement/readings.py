@@ -17,6 +17,7 @@ from reconciler.confinement.reading import (
     CgroupLimits,
     FileReading,
     HostReading,
+    MappedReading,
     MountReading,
     MountSource,
     NamespaceId,
@@ -109,6 +110,12 @@ def process(pid: int = PID, *threads: ThreadReading) -> ProcessReading:
         directory=PlaceReading("/", 100),
         program=PlaceReading("/bin/vmm", 103),
         masked={"/proc/acpi": "empty", "/proc/keys": "null", "/proc/asound": "absent"},
+        mapped=(
+            MappedReading("fe:00", 77, "/bin/vmm"),
+            MappedReading("00:01", 5, "/memfd:ram (deleted)"),
+            MappedReading("00:0e", 9, "anon_inode:kvm-vcpu:0"),
+        ),
+        parts={"/bin/vmm": 77},
     )
 
 
@@ -126,11 +133,16 @@ HOST = HostReading(
     open_files=frozenset({(20, 7)}),
     machine="x86_64",
     oom_score_adj=0,
+    memory_device="00:01",
+    kernel_device="00:0e",
+    device_numbers=frozenset({"c 1:3", "c 10:232"}),
+    is_root=True,
 )
 LIMITS = CgroupLimits(
     pids=POLICY.pids_limit,
     memory=POLICY.memory_limit_bytes,
     memory_and_swap=POLICY.memory_limit_bytes,
+    devices=frozenset({"c 1:3 rwm", "c 10:232 rwm", "c 136:* rwm", "b *:* m", "c *:* m"}),
 )
 READING = Reading(
     pid=PID,

@@ -10,8 +10,8 @@ from reconciler.confinement.noting import from_json, note, to_json
 from reconciler.confinement.policy import IdRange
 from reconciler.confinement.promises import PROMISES, promise
 from reconciler.confinement.reading import (
-    CgroupLimits,
     FileReading,
+    MappedReading,
     NamespaceId,
     Neighbour,
     PlaceReading,
@@ -56,7 +56,11 @@ def with_helper(**change: object) -> Reading:
 
 
 def with_limits(**change: int | None) -> Reading:
-    return replace(READING, limits=replace(LIMITS, **change))
+    return replace(READING, limits=replace(LIMITS, **change))  # type: ignore[arg-type]
+
+
+def with_devices(*lines: str) -> Reading:
+    return replace(READING, limits=replace(LIMITS, devices=frozenset(lines)))
 
 
 def beside(**change: object) -> Reading:
@@ -155,6 +159,16 @@ DIFFERENT: list[tuple[str, Reading]] = [
     ("files.open", with_process(files=(FileReading(4, 20, 8, ""),))),
     ("files.open", with_process(files=(FileReading(4, 21, 7, ""),))),
     ("files.open", with_process(files=(FileReading(4, 9999, 1, ""),))),
+    *(("files.mapped", with_process(mapped=(each,))) for each in (
+        MappedReading("fe:00", 78, "/bin/vmm"),
+        MappedReading("fe:00", 77, "/etc/shadow"),
+        MappedReading("fe:00", 77, "/memfd:ram (deleted)"),
+        MappedReading("fe:00", 9, "anon_inode:kvm-vcpu:0"),
+        MappedReading("00:0e", 9, "anon_inode:[io_uring]"),
+        MappedReading("00:05", 3, "/dev/mem"),
+    )),
+    *(("limit.devices", with_devices(each))
+      for each in ("a *:* rwm", "b 8:0 r", "c 1:1 rw", "c *:* rm", "nonsense")),
 ]  # fmt: skip
 
 
@@ -183,6 +197,9 @@ UNREADABLE: list[tuple[str, Reading]] = [
     ("mounts.declared", with_process(mounts=LOST)),
     ("files.open", with_process(files=LOST)),
     ("files.kinds", with_process(files=LOST)),
+    ("files.mapped", with_process(mapped=LOST)),
+    ("files.mapped", with_process(parts=LOST)),
+    ("files.mapped", with_process(mounts=LOST)),
     ("seccomp.filter", with_thread(programs=LOST)),
     ("seccomp.filter", with_thread(programs=None)),
     ("seccomp.filter", with_thread(programs=(b"\0" * 8,))),
@@ -205,6 +222,7 @@ UNREADABLE: list[tuple[str, Reading]] = [
     ("limit.pids", replace(READING, limits=LOST)),
     ("limit.memory", replace(READING, limits=LOST)),
     ("limit.swap", replace(READING, limits=LOST)),
+    ("limit.devices", replace(READING, limits=LOST)),
     ("mounts.declared", replace(
         READING, host=replace(HOST, sources={**HOST.sources, "/usr/bin/vmm": LOST}))),
 ]  # fmt: skip
@@ -244,6 +262,7 @@ def test_a_difference_outweighs_what_cannot_be_read() -> None:
         ("identity.uid_map", {"uid_map": ()}),
         ("oom_score", {"oom_score_adj": -1000}),
         ("files.open", {"files": (FileReading(4, 20, 8, ""),)}),
+        ("files.mapped", {"mapped": (MappedReading("fe:00", 1, "/etc/shadow"),)}),
         ("mounts.declared", {"mounts": ()}),
     ],
 )
@@ -256,8 +275,31 @@ def test_other_processes_of_the_cgroup_are_held_to_the_same(
 
 
 def test_a_tighter_limit_is_in_order() -> None:
-    reading = replace(READING, limits=CgroupLimits(pids=1, memory=1, memory_and_swap=1))
+    reading = replace(READING, limits=replace(LIMITS, pids=1, memory=1, memory_and_swap=1))
     assert not any(fact.failed for fact in judge(POLICY, reading))
+
+
+def test_devices_are_read_where_they_can_be_held() -> None:
+    for reading in (
+        replace(READING, limits=replace(LIMITS, devices=None)),
+        replace(with_devices("a *:* rwm"), host=replace(HOST, is_root=False)),
+    ):
+        assert judged(reading)["limit.devices"].verdict is Verdict.NOT_APPLICABLE
+
+
+def test_what_replaced_a_part_since_is_not_what_it_has() -> None:
+    """A package was upgraded: the process keeps the file that was mounted, under its old name."""
+    kept = MappedReading("fe:00", 77, "/bin/vmm (deleted)")
+    assert not judged(with_process(mapped=(kept,)))["files.mapped"].failed
+
+
+def test_a_part_on_an_overlay_may_have_another_inode() -> None:
+    below = MappedReading("fe:00", 12, "/bin/vmm")
+    mounts = tuple(
+        replace(each, fstype="overlay") if each.target == "/bin/vmm" else each
+        for each in process().mounts  # type: ignore[union-attr]
+    )
+    assert not judged(with_process(mapped=(below,), mounts=mounts))["files.mapped"].failed
 
 
 def test_a_map_in_several_lines_is_the_same_map() -> None:

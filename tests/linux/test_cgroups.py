@@ -68,6 +68,17 @@ def test_layout_of_version_1_with_joined_controllers() -> None:
     assert sorted(paths.values()) == ["/a", "/b"]
 
 
+def test_devices_of_version_1(tmp_path: Path) -> None:
+    layout = Layout((Hierarchy(1, frozenset({"devices"}), str(tmp_path), "/"),))
+    write(tmp_path / "box", devices__list="c 1:3 rwm\nb *:* m")
+    found = cgroups.read_devices(layout, b"5:devices:/box\n0::/box\n")
+    assert found == frozenset({"c 1:3 rwm", "b *:* m"})
+    for cgroup in (b"5:devices:/other\n", b"0::/box\n"):
+        with pytest.raises(FileNotFoundError):
+            cgroups.read_devices(layout, cgroup)
+    assert cgroups.read_devices(v2(tmp_path), b"0::/box\n") is None
+
+
 def test_a_host_without_cgroups() -> None:
     layout = cgroups.detect(b"1 0 0:1 / / rw - ext4 /dev/sda rw\n")
     assert (layout.kind, layout.hierarchies) == ("none", ())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.linux import proc_stat, procfs
 from reconciler.linux.proc_stat import ParseError
-from reconciler.linux.procfs import Limit, MapLine
+from reconciler.linux.procfs import Limit, MapLine, Mapped
 
 CAPTURED = Path(__file__).parent.parent / "data" / "proc"
 PARSERS: dict[str, Callable[[bytes], object]] = {
@@ -25,6 +25,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "limits": procfs.parse_limits,
     "net-dev": procfs.parse_net_dev,
     "fdinfo-0": procfs.parse_fdinfo,
+    "maps": procfs.parse_maps,
 }
 
 
@@ -248,3 +249,33 @@ def test_garbage_raises_nothing_but_parse_error(data: bytes) -> None:
             parse(data)
         except ParseError:
             continue
+
+
+def test_maps_of_a_vmm() -> None:
+    mapped = procfs.parse_maps(captured("runc-root", "maps"))
+    assert mapped[0] == Mapped("fe:00", 2170921, "/usr/bin/qemu-system-x86_64")
+    names = [each.name for each in mapped]
+    assert "/kernel" in names
+    assert len(set(names)) == len(names)
+    assert not {"[heap]", "[vdso]", ""} & set(names)
+
+
+def test_names_in_maps_are_as_somebody_chose_them() -> None:
+    line = b"7f00-7f01 r--p 00000000 fe:00 7    "
+    for name in (b"/a b", b"/a\\012b", b"/\xff", b"/x (deleted)", b"/7f00-7f01 r--p 0 fe:00 8 /y"):
+        assert procfs.parse_maps(line + name + b"\n") == (Mapped("fe:00", 7, os.fsdecode(name)),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"7f00-7f01 r--p 00000000 fe:00",
+        b"7f00-7f01 r--p 00000000 fe:00 x /a",
+        b"7f00 r--p 00000000 fe:00 7 /a",
+        b"7f00-7f01 r--p 00000000 fe 7 /a",
+        b"or a second line of a name",
+    ],
+)
+def test_maps_that_are_no_maps(line: bytes) -> None:
+    with pytest.raises(ParseError):
+        procfs.parse_maps(line)

@@ -147,6 +147,17 @@ def a_file_left_open(stand: Stand) -> Iterator[Around]:
 
 
 @contextlib.contextmanager
+def a_file_left_in_memory(stand: Stand) -> Iterator[Around]:
+    """A file of the host that it has mapped; the descriptor is closed again."""
+    other = stand.launch.directory / "other"
+    other.write_bytes(b"of the host")
+    with other.open("rb") as file:
+        stand.talk.aim({}, file.fileno())
+        stand.talk.command("map")
+    yield Around(stand.who)
+
+
+@contextlib.contextmanager
 def an_unfiltered_thread(stand: Stand) -> Iterator[Around]:
     """All but one thread are under a filter: of a VMM that was started without one."""
     stand.talk.command("thread")

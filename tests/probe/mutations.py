@@ -156,6 +156,8 @@ MUTATIONS = (
     Mutation("limit.memory", specs.more_memory, also=("limit.swap",), why=_V1),
     Mutation("limit.memory", read=memory_without_end, why=_V1),
     Mutation("limit.swap", specs.no_swap_limit),
+    Mutation("limit.devices", specs.every_device, by_users=False),
+    Mutation("limit.devices", specs.a_disk_of_the_host, by_users=False),
     Mutation("limit.core", specs.core_files),
     Mutation("limit.rlimits", specs.more_files),
     Mutation("limit.rlimits", specs.more_processes),
@@ -175,4 +177,5 @@ MUTATIONS = (
     Mutation("files.open", afterwards=afterwards.a_directory_left_open),
     Mutation("files.open", afterwards=afterwards.a_file_left_open),
     Mutation("files.kinds", afterwards=afterwards.a_watch_on_the_host),
+    Mutation("files.mapped", afterwards=afterwards.a_file_left_in_memory),
 )

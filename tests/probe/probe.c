@@ -5,6 +5,7 @@
  *   try ID       make the attempt
  *   thread       have one thread more
  *   filter       put this thread, and no other, under a filter of system calls
+ *   map          have what was given as the disk in memory, and close it
  *   terminal     make what was given as the disk the controlling terminal, and close it
  *   become       be the same program out of memory; no answer
  * In the VMM's place (argv is QEMU's): greets on descriptor 3 as QEMU's control socket does, takes
@@ -205,6 +206,8 @@ static void serve(int from, int to, int argc, char **argv)
         } else if (strcmp(line, "filter") == 0 && filter_this_thread() == 0) {
             done(to, line);
         } else if (strcmp(line, "terminal") == 0 && take_terminal(targets.disk) == 0) {
+            done(to, line);
+        } else if (strcmp(line, "map") == 0 && map_only(targets.disk) == 0) {
             done(to, line);
         } else if (strcmp(line, "become") == 0) {
             become_other(argv);

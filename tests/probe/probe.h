@@ -58,6 +58,7 @@ void say(int fd);
 int one_thread_more(void);
 int filter_this_thread(void);
 int take_terminal(int fd);
+int map_only(int fd);
 void become_other(char **argv);
 
 void view(int fd, int argc, char **argv);

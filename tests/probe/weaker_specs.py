@@ -161,6 +161,22 @@ def no_pids_limit(spec: Spec) -> None:
     del spec["linux"]["resources"]["pids"]
 
 
+def every_device(spec: Spec) -> None:
+    """What version 1 of cgroups makes of a rule for all."""
+    _device(spec, type="a")
+
+
+def a_disk_of_the_host(spec: Spec) -> None:
+    """Any SCSI disk."""
+    _device(spec, type="b", major=8)
+
+
+def _device(spec: Spec, **rule: object) -> None:
+    spec["linux"]["resources"].setdefault("devices", []).append(
+        {"allow": True, "access": "rwm", **rule}
+    )
+
+
 def core_files(spec: Spec) -> None:
     """None at first, but it may allow them."""
     _rlimit(spec, "RLIMIT_CORE")["hard"] = 1 << 20
