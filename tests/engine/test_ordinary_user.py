@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.root]
 
 SCRIPT = """
     import os
-    from reconciler.engine import launching, passes, records
+    from reconciler.engine import freezing, launching, passes, records
     from reconciler.engine.home import open_home
     from reconciler.engine.observe import observe
     from reconciler.engine.outcome import Done
@@ -58,6 +58,10 @@ SCRIPT = """
     print(os.stat(f"/proc/{{seen.vm.identity.pid}}").st_uid == os.getuid())
     print(*report())
     print(execute("sh", "-c", "echo kept >/data/f; hostname"))
+    freezing.freeze(home, seen.vm, ())
+    frozen = observe(home, "web")
+    print(frozen.frozen.stands, [fact for fact in frozen.facts if fact.failed])
+    print(freezing.thaw(home, "web"), observe(home, "web").frozen, execute("echo", "goes on"))
     converge("stopped")
     print(*report())
     converge("running")
@@ -82,6 +86,7 @@ def user() -> Iterator[OrdinaryUser]:
 def test_up_exec_down(user: OrdinaryUser, isolation: str, as_the_user: str) -> None:
     said = user.run(SCRIPT.format(isolation=isolation)).splitlines()
     reports = [f"{verdict} {as_the_user} True" for verdict in ("same", "not_read")]
-    assert said == ["[] True", as_the_user, reports[0], "web", reports[1], "kept", "[] []"]
+    frozen = ["True []", "True None goes on"]
+    assert said == ["[] True", as_the_user, reports[0], "web", *frozen, reports[1], "kept", "[] []"]
     # The data disk belongs to one isolation's sandbox: the next starts without.
     user.run("import shutil, pathlib; shutil.rmtree(pathlib.Path.home() / '.box/sandboxes')")
