@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reconciler.engine import chain_end
+from reconciler.engine.chain_end import FIRST, End
 from reconciler.linux import files
 
-_FIRST = "0" * 64
 _TAIL_BYTES = 65536
 _LOCK_SECONDS = 10.0
 
@@ -59,27 +60,45 @@ class Verified:
     """What the chain of events holds: `broken_line` (from 1) is the first that does not follow.
 
     `events` are the lines before it, all of them when there is none. `torn` says that a last line
-    is not whole, which a power cut may do: it is cut off before the next one is written.
+    is not whole, which a power cut may do: it is cut off before the next one is written. `cut` says
+    that lines are missing at the end, or that what tells the end is gone.
     """
 
     events: int
     broken_line: int | None = None
     torn: bool = False
+    cut: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was changed or taken away."""
+        return self.broken_line is None and not self.cut
 
 
 def verify(home: Path) -> Verified:
-    """Follow the chain of all events from the first. Raises OSError."""
-    previous, count = _FIRST, 0
-    with contextlib.suppress(FileNotFoundError), (home / "events.jsonl").open("rb") as stream:
+    """Follow the chain of all events from the first to its noted end. Raises OSError."""
+    path = home / "events.jsonl"
+    # First: who writes at the same time only makes the file longer than that.
+    end = chain_end.read(path)
+    previous, count, size = FIRST, 0, 0
+    torn, met = False, end == End()
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as stream:
         for line in stream:
-            if not line.endswith(b"\n"):
-                return Verified(count, torn=True)
+            torn = not line.endswith(b"\n")
+            if torn:
+                break
             event = _parse(line)
             if event is None or event.get("previous") != previous:
                 return Verified(count, broken_line=count + 1)
             previous = hashlib.sha256(line.rstrip(b"\n")).hexdigest()
             count += 1
-    return Verified(count)
+            before, size = size, size + len(line)
+            if end and before < end.size <= size:
+                if end != End(size, previous):
+                    return Verified(count - 1, broken_line=count)
+                met = True
+    never_written = end is None and not path.exists()
+    return Verified(count, torn=torn, cut=not met and not never_written)
 
 
 def broken_at(home: Path) -> int | None:
@@ -90,22 +109,45 @@ def broken_at(home: Path) -> int | None:
 def _append(path: Path, event: dict[str, Any]) -> None:
     with files.locked(path.with_name(f".{path.name}.lock"), timeout_seconds=_LOCK_SECONDS):
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        if not path.exists() and not chain_end.path_of(path).exists():
+            chain_end.write(path, End())
         fd = os.open(path, flags, 0o600)
         try:
             size = os.fstat(fd).st_size
             last, torn = _last_line(fd, size)
-            previous = hashlib.sha256(last).hexdigest() if last else _FIRST
+            size -= torn
+            previous = _previous(fd, End(size, _digest(last)), chain_end.read(path))
             line = json.dumps({**event, "previous": previous}, sort_keys=True).encode()
             try:
                 # A line torn by a power cut is cut off, so that the chain goes on from a whole one.
-                os.ftruncate(fd, size - torn)
+                os.ftruncate(fd, size)
                 files.write_all(fd, line + b"\n")
                 os.fsync(fd)
             except OSError:
-                os.ftruncate(fd, size - torn)
+                os.ftruncate(fd, size)
                 raise
+            # On a full disk it stays behind, which the next one makes good.
+            with contextlib.suppress(OSError):
+                chain_end.write(path, End(size + len(line) + 1, _digest(line)))
         finally:
             os.close(fd)
+
+
+def _previous(fd: int, have: End, noted: End | None) -> str:
+    """What the next line says that it follows: never what somebody put there instead.
+
+    More lines than were noted are in order: their writer was killed, or had no room to note them.
+    """
+    if noted is None:
+        return have.digest
+    at_end, torn = _last_line(fd, noted.size) if noted.size <= have.size else (b"", 0)
+    if noted.size > have.size or torn or _digest(at_end) != noted.digest:
+        return noted.digest
+    return have.digest
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest() if line else FIRST
 
 
 def _last_line(fd: int, size: int) -> tuple[bytes, int]:

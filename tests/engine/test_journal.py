@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import subprocess
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import journal
+from reconciler.engine import chain_end, journal
+from reconciler.engine.chain_end import End
 from reconciler.engine.home import sandbox_directory
+from reconciler.engine.journal import Verified
 
 REPO = Path(journal.__file__).parents[2]
 
@@ -95,6 +98,55 @@ def test_a_long_line_keeps_the_chain(home: Path, size: int) -> None:
     write(home, "a", "x" * size, "b", "y" * size, "z" * size, "c")
     assert [len(each) for each in messages(home)] == [1, size, 1, size, size, 1]
     assert journal.broken_at(home) is None
+
+
+def test_the_last_line_and_the_end_are_held_too(home: Path) -> None:
+    path = home / "events.jsonl"
+    write(home, "a", "b", "c")
+    whole, found = path.read_bytes(), lines(home)
+    assert journal.verify(home).holds
+    for bad, told in (
+        (whole[: -len(found[2])], Verified(2, cut=True)),
+        (whole[:-1], Verified(2, torn=True, cut=True)),
+        (b"", Verified(0, cut=True)),
+        (whole.replace(b'"c"', b'"C"'), Verified(2, broken_line=3)),
+        (whole.replace(b'"c"', b'"see"'), Verified(2, broken_line=3)),
+        (whole.replace(b'"c"', b'""'), Verified(3, cut=True)),
+    ):
+        path.write_bytes(bad)
+        assert journal.verify(home) == told
+        assert not told.holds
+        # What is written afterwards does not hide it.
+        write(home, "d", "e")
+        assert not journal.verify(home).holds, bad
+        path.write_bytes(whole)
+        chain_end.write(path, End(len(whole), hashlib.sha256(found[2].rstrip()).hexdigest()))
+    path.unlink()
+    assert journal.verify(home) == Verified(0, cut=True)
+    write(home, "d")
+    assert journal.verify(home) == Verified(0, broken_line=1)
+
+
+def test_without_its_noted_end_a_chain_does_not_hold(home: Path) -> None:
+    path = home / "events.jsonl"
+    write(home, "a", "b")
+    for bad in (b"", b"{}", b'{"size": "x", "digest": 1}'):
+        chain_end.path_of(path).write_bytes(bad)
+        assert journal.verify(home) == Verified(2, cut=True)
+    chain_end.path_of(path).unlink()
+    assert journal.verify(home) == Verified(2, cut=True)
+
+
+def test_a_writer_that_ended_before_it_noted_the_end_has_cut_nothing(home: Path) -> None:
+    path = home / "events.jsonl"
+    write(home, "a", "b")
+    before = chain_end.read(path)
+    assert before is not None
+    write(home, "c", "d")
+    chain_end.write(path, before)
+    assert journal.verify(home) == Verified(4)
+    write(home, "e")
+    assert journal.verify(home) == Verified(5)
 
 
 def test_a_message_cannot_forge_a_line(home: Path) -> None:

@@ -152,8 +152,11 @@ def verified(file: Path, found: Verified, output: Format) -> None:
     if output == "json":
         as_json({"file": str(file), **asdict(found)})
         return
-    if found.broken_line is None:
+    if found.holds:
         sys.stdout.write(f"{found.events} events, each follows from the one before\n")
+    elif found.broken_line is None:
+        end = f"the end of {printable(str(file))} is not where it was"
+        sys.stdout.write(f"{end}: lines behind the {found.events} that hold may be gone\n")
     else:
         where = f"line {found.broken_line} of {printable(str(file))}"
         after = f"the {found.events} before it do"
