@@ -96,6 +96,13 @@ def timeout_ms(seconds: float | None) -> int | None:
     return math.ceil(seconds * 1000)
 
 
+def checked_limit(limit_bytes: int) -> int:
+    """A limit on how many bytes are kept or taken, 0 or more. Raises Refused."""
+    if limit_bytes < 0:
+        raise Refused(f"A limit is 0 bytes or more, not {limit_bytes!r}.")
+    return limit_bytes
+
+
 @contextlib.contextmanager
 def descriptor(stdin: bytes | Open | None) -> Iterator[int | None]:
     """A descriptor to read a command's input from; None is an empty input."""
@@ -119,8 +126,10 @@ def descriptor(stdin: bytes | Open | None) -> Iterator[int | None]:
 def measured(data: bytes | Readable, limit_bytes: int | None) -> Iterator[tuple[Readable, int]]:
     """A source and how many bytes it will give; what has no size is first kept in a file of ours.
 
-    Raises TooLarge.
+    Raises TooLarge, Refused.
     """
+    if limit_bytes is not None:
+        checked_limit(limit_bytes)
     if isinstance(data, bytes | bytearray | memoryview):
         with io.BytesIO(data) as held:
             yield held, _within(len(held.getbuffer()), limit_bytes)

@@ -69,6 +69,7 @@ class Sandbox:
         from reconciler.surfaces.sdk import carrying
 
         command = given.command(argv, env, cwd, user, timeout)
+        given.checked_limit(limit_bytes)
         with carrying.told():
             return carrying.carry_out(*self._running(), "exec", command, stdin, limit_bytes)
 
@@ -95,6 +96,7 @@ class Sandbox:
         from reconciler.surfaces.sdk import carrying
 
         command = given.command(argv, env, cwd, user, timeout)
+        given.checked_limit(limit_bytes)
         _check_wait(wait_seconds, with_data=with_data)
         with carrying.told():
             home = self._home()
@@ -254,6 +256,7 @@ class Sandbox:
     ) -> int:
         from reconciler.engine.archives import onefile
 
+        given.checked_limit(limit_bytes)
         limit_ms = given.timeout_ms(timeout)
         return onefile.take(
             *self._running(), given.path(path), put,

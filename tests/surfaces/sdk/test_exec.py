@@ -90,6 +90,7 @@ def test_output_is_kept_within_the_limit_and_counted_whole(box: Sandbox) -> None
         (["true"], {"env": {"A=": "x"}}),
         (["true"], {"timeout": -1}),
         (["true"], {"timeout": float("nan")}),
+        (["true"], {"limit_bytes": -1}),
         (["x" * 300_000], {}),
     ],
 )

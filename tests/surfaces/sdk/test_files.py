@@ -293,3 +293,14 @@ def test_a_time_limit_ends_a_file_too(box: Sandbox, there: Path) -> None:
 )
 def test_the_folder_ends_with_a_slash(path: str, parts: tuple[str, bytes]) -> None:
     assert _split(path) == parts
+
+
+def test_a_limit_below_nothing_is_refused_before_anything(home: Path) -> None:
+    box = Sandbox("web", home)
+    for call in (
+        lambda: box.read_file("/f", limit_bytes=-1),
+        lambda: box.read_file_into("/f", io.BytesIO(), limit_bytes=-1),
+        lambda: box.write_file("/f", b"", limit_bytes=-1),
+    ):
+        with pytest.raises(Refused, match="-1"):
+            call()
