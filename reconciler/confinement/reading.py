@@ -121,7 +121,8 @@ class ProcessReading:
 
     `tty` is the device number of its controlling terminal, 0 for none. `masked` tells what is at
     each masked path as the process sees it: "null", "empty", "absent", or else what. `parts` are
-    the inodes of the files at the policy's bind targets, as the process sees them.
+    the inodes of what lies at those bind targets of the policy whose names are among `mapped`, as
+    the process sees them.
     """
 
     pid: int

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from reconciler.errors import Busy
-from reconciler.linux import procfs
+from reconciler.linux import identity, procfs
 from reconciler.linux.proc_stat import ParseError
 
 if TYPE_CHECKING:
@@ -83,12 +83,17 @@ class Layout:
 
     def paths_of(self, cgroup: bytes) -> dict[Hierarchy, str]:
         """The cgroup of a process in each hierarchy, from its /proc/PID/cgroup."""
-        paths = {}
-        for entry in procfs.parse_cgroup(cgroup):
-            for each in self.hierarchies:
-                if _belongs(entry, each):
-                    paths[each] = entry.path
-        return paths
+        return dict(_paths(self, cgroup))
+
+
+@lru_cache(maxsize=256)
+def _paths(layout: Layout, cgroup: bytes) -> dict[Hierarchy, str]:
+    return {
+        each: entry.path
+        for entry in procfs.parse_cgroup(cgroup)
+        for each in layout.hierarchies
+        if _belongs(entry, each)
+    }
 
 
 def _belongs(entry: procfs.CgroupEntry, hierarchy: Hierarchy) -> bool:
@@ -112,30 +117,43 @@ class Limits:
 def detect(mountinfo: bytes | None = None) -> Layout:
     """The hierarchies of `mountinfo`, by default our own. Raises OSError, ParseError."""
     data = Path("/proc/self/mountinfo").read_bytes() if mountinfo is None else mountinfo
+    # Mounts stay as they are, mostly; what version 2 offers is asked each time.
+    return _layout(data, tuple(_v2_controllers(each) for each in _v2_mounts(data)))
+
+
+@lru_cache(maxsize=16)
+def _v2_mounts(mountinfo: bytes) -> tuple[str, ...]:
+    entries = procfs.parse_mountinfo(mountinfo)
+    return tuple(each.target for each in entries if each.fstype == "cgroup2")
+
+
+@lru_cache(maxsize=16)
+def _layout(mountinfo: bytes, v2_controllers: tuple[frozenset[str], ...]) -> Layout:
+    """The layout, with the controllers of version 2's mounts in their order."""
     found: dict[tuple[int, frozenset[str]], Hierarchy] = {}
-    for entry in procfs.parse_mountinfo(data):
-        hierarchy = _hierarchy(entry)
-        if hierarchy is not None:
-            # The same hierarchy may be mounted twice; the widest view of it serves best.
-            key = hierarchy.version, hierarchy.controllers
-            if key not in found or len(hierarchy.root) < len(found[key].root):
-                found[key] = hierarchy
+    offered = iter(v2_controllers)
+    for entry in procfs.parse_mountinfo(mountinfo):
+        if entry.fstype == "cgroup2":
+            hierarchy = Hierarchy(2, next(offered), entry.target, entry.root)
+        elif entry.fstype == "cgroup":
+            hierarchy = Hierarchy(1, _v1_controllers(entry), entry.target, entry.root)
+        else:
+            continue
+        # The same hierarchy may be mounted twice; the widest view of it serves best.
+        key = hierarchy.version, hierarchy.controllers
+        if key not in found or len(hierarchy.root) < len(found[key].root):
+            found[key] = hierarchy
     return Layout(tuple(found.values()))
 
 
-def _hierarchy(entry: procfs.MountEntry) -> Hierarchy | None:
-    if entry.fstype == "cgroup2":
-        return Hierarchy(2, _v2_controllers(Path(entry.target)), entry.target, entry.root)
-    if entry.fstype == "cgroup":
-        words = frozenset(entry.super_options) - {"rw", "ro", "xattr", "clone_children"}
-        names = frozenset(word for word in words if not word.startswith("release_agent="))
-        return Hierarchy(1, names, entry.target, entry.root)
-    return None
+def _v1_controllers(entry: procfs.MountEntry) -> frozenset[str]:
+    words = frozenset(entry.super_options) - {"rw", "ro", "xattr", "clone_children"}
+    return frozenset(word for word in words if not word.startswith("release_agent="))
 
 
-def _v2_controllers(mount: Path) -> frozenset[str]:
+def _v2_controllers(mount: str) -> frozenset[str]:
     try:
-        return frozenset((mount / "cgroup.controllers").read_text().split())
+        return frozenset(_read(f"{mount}/cgroup.controllers").decode().split())
     except FileNotFoundError:
         return frozenset()
 
@@ -172,7 +190,7 @@ def read_devices(layout: Layout, cgroup: bytes) -> frozenset[str] | None:
     path = layout.paths_of(cgroup).get(hierarchy)
     if path is None:
         raise FileNotFoundError("the process has no cgroup with devices")
-    text = (hierarchy.directory(path) / "devices.list").read_text()
+    text = _read(f"{hierarchy.directory(path)}/devices.list").decode()
     return frozenset(line.strip() for line in text.splitlines())
 
 
@@ -182,22 +200,25 @@ def _least(layout: Layout, paths: dict[Hierarchy, str], controller: str, file: s
         return None
     if hierarchy not in paths:
         raise FileNotFoundError(f"the process has no cgroup with {controller}")
-    bottom = hierarchy.directory(paths[hierarchy])
+    directory = os.fspath(hierarchy.directory(paths[hierarchy]))
     # The cgroup itself must exist: a missing one would read as one without limits.
-    bottom.stat()
+    os.stat(directory)
     values = []
-    directory = bottom
-    while directory != Path(hierarchy.mount):
+    while directory not in {hierarchy.mount, "/"}:
         # A version 2 cgroup lacks the file where its parent does not enable the controller.
-        if (value := _limit(directory / file)) is not None:
+        if (value := _limit(f"{directory}/{file}")) is not None:
             values.append(value)
-        directory = directory.parent
+        directory = os.path.dirname(directory)
     return min(values, default=None)
 
 
-def _limit(path: Path) -> int | None:
+def _read(path: str) -> bytes:
+    return identity.read_at(-1, path)
+
+
+def _limit(path: str) -> int | None:
     try:
-        text = path.read_bytes().strip()
+        text = _read(path).strip()
     except FileNotFoundError:
         return None
     if text == b"max":
@@ -216,7 +237,7 @@ def list_procs(directory: Path) -> frozenset[int]:
     found: set[int] = set()
     for parent in (directory, *_below(directory)):
         try:
-            found.update(int(word) for word in (parent / "cgroup.procs").read_bytes().split())
+            found.update(int(word) for word in _read(f"{parent}/cgroup.procs").split())
         except OSError as error:
             if error.errno not in _GONE_OR_THREADED:
                 raise

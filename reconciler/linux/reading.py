@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.confinement.policy import IdRange
@@ -109,6 +108,7 @@ def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[byt
     if how.programs:
         each = threads.with_programs(process.directory, each)
     held = process.directory
+    mapped = part(lambda: _mapped(process))
     reading = ProcessReading(
         pid=process.identity.pid,
         tty=part(lambda: proc_stat.parse_stat(process.read("stat")).tty),
@@ -124,8 +124,8 @@ def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[byt
         directory=part(lambda: places.read_place(held, "cwd")),
         program=part(lambda: places.read_place(held, "exe")),
         masked=part(lambda: places.read_masks(held, how.policy.masked_paths)),
-        mapped=part(lambda: _mapped(process)),
-        parts=part(lambda: places.read_inodes(held, (each.target for each in how.policy.binds))),
+        mapped=mapped,
+        parts=part(lambda: places.read_inodes(held, _bound(mapped, how.policy))),
     )
     return reading, groups
 
@@ -177,6 +177,14 @@ def _mapped_readings(maps: bytes) -> tuple[MappedReading, ...]:
     return tuple(MappedReading(each.device, each.inode, each.name) for each in found)
 
 
+def _bound(mapped: tuple[MappedReading, ...] | Unreadable, policy: Policy) -> frozenset[str]:
+    """The bind targets that something mapped has the name of."""
+    if isinstance(mapped, Unreadable):
+        return frozenset()
+    names = {each.name.removesuffix(" (deleted)") for each in mapped}
+    return frozenset(names & {each.target for each in policy.binds})
+
+
 def _files(process: Process) -> tuple[FileReading, ...]:
     # fd/ itself may be listed only with the process's own UID; fdinfo/ by whoever may trace it.
     found = []
@@ -215,7 +223,7 @@ def _members(pid: int, how: _How) -> tuple[frozenset[int] | Unreadable, tuple[Pr
 
 
 def _listed(layout: Layout, cgroup: str) -> frozenset[int]:
-    listings = (cgroups.list_procs(Path(each)) for each in layout.directories(cgroup))
+    listings = (cgroups.list_procs(each) for each in layout.directories(cgroup))
     return frozenset[int]().union(*listings)
 
 
