@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -63,8 +64,8 @@ def _one(one: StandIn, rounds: int) -> None:
     samples: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, work in (
-            ("files of a first reading", lambda: _files(one)),
-            ("first reading, judged", lambda: _judge(one, noted)),
+            ("files of a first reading", lambda: _first_files(one)),
+            ("first reading, judged", lambda: _noted(one)),
         ):
             samples.setdefault(name, []).append(float(_in_child(partial(_cpu, work))))
     _check(one, noted)
@@ -96,9 +97,7 @@ def _many(found: list[StandIn]) -> None:
         around = neighbours.read_neighbours(known)
         for number, (each, start) in enumerate(zip(found, noted, strict=True)):
             others = {name: other for name, other in around.items() if name != str(number)}
-            read = reading.read_process(
-                each.who, each.policy, noted=start, neighbours=others, programs=False
-            )
+            read = reading.read_process(each.who, each.policy, noted=start, neighbours=others)
             judging.judge(each.policy, read)
         samples.append(time.process_time() - begun)
     whole = median(samples[1:])
@@ -121,7 +120,11 @@ def _check(one: StandIn, noted: Noted) -> None:
 
 
 def _noted(one: StandIn) -> dict[str, object]:
-    return noting.to_json(noting.note(_read(one)))
+    """As at a start: read, noted and judged."""
+    read = _read(one)
+    noted = noting.note(read)
+    judging.judge(one.policy, replace(read, noted=noted))
+    return noting.to_json(noted)
 
 
 def _read(one: StandIn) -> reading.Reading:
@@ -129,7 +132,7 @@ def _read(one: StandIn) -> reading.Reading:
 
 
 def _judge(one: StandIn, noted: Noted) -> tuple[judging.Fact, ...]:
-    read = reading.read_process(one.who, one.policy, noted=noted, programs=False)
+    read = reading.read_process(one.who, one.policy, noted=noted)
     return judging.judge(one.policy, read)
 
 
@@ -160,6 +163,11 @@ def _filters(one: StandIn) -> None:
         tracing.read_programs(
             process.directory, [int(t) for t in _listed(process.directory, "task")]
         )
+
+
+def _first_files(one: StandIn) -> None:
+    _filters(one)
+    _files(one)
 
 
 def _files(one: StandIn) -> None:

@@ -27,6 +27,9 @@ def note(reading: Reading) -> Noted:
             filters.digest(each.programs) for each in threads if isinstance(each.programs, tuple)
         ),
         labels=frozenset(each.label for each in threads if isinstance(each.label, str)),
+        withheld=next(
+            (each.programs.why for each in threads if isinstance(each.programs, Withheld)), ""
+        ),
     )
 
 
@@ -36,6 +39,7 @@ def to_json(noted: Noted) -> dict[str, Any]:
         "filters": sorted(noted.filters),
         "programs": sorted(noted.programs),
         "labels": sorted(noted.labels),
+        "withheld": noted.withheld,
     }
 
 
@@ -46,12 +50,20 @@ def from_json(value: dict[str, Any]) -> Noted:
     for each, kind in zip(lists, kinds, strict=True):
         if not isinstance(each, list) or not all(type(item) is kind for item in each):
             raise ValueError("not what is noted at a start")
+    # An earlier version of box wrote no reason.
+    withheld = value.get("withheld", "")
+    if not isinstance(withheld, str):
+        raise ValueError("not what is noted at a start")  # noqa: TRY004
     numbers, programs, labels = (frozenset(each) for each in lists if each is not None)
-    return Noted(numbers, programs, labels)
+    return Noted(numbers, programs, labels, withheld)
 
 
 def programs(_policy: Policy, reading: Reading) -> Fact:
-    """What the filters are: they refuse what no VMM needs, and are those of the start."""
+    """What the filters are: they refuse what no VMM needs, and are those of the start.
+
+    No thread can take one off or change it, and a new thread has its maker's: read at the start and
+    counted ever after, they are known.
+    """
     want = "refuses what no VMM needs"
     if reading.noted:
         want += ", as at its start"
@@ -66,14 +78,12 @@ def programs(_policy: Policy, reading: Reading) -> Fact:
     ]
     if found:
         return conclude(_FILTER, want, found, want)
-    seen = {
-        filters.digest(each.programs) for _, each in threads if isinstance(each.programs, tuple)
-    } or (reading.noted.programs if reading.noted else frozenset[str]())
-    if not threads or not seen:
-        hidden = [each.programs.why for _, each in threads if isinstance(each.programs, Withheld)]
-        why = hidden[0] if hidden else "not shown at its start" if threads else "there is no filter"
+    noted = reading.noted or note(reading)
+    if not threads or not noted.programs:
+        why = noted.withheld or "not shown at its start" if threads else "there is no filter"
         return Fact(_FILTER, want, why, Verdict.NOT_APPLICABLE)
-    return Fact(_FILTER, want, f"{want}: sha256 {', '.join(sorted(seen))}", Verdict.SAME)
+    have = f"{want}: sha256 {', '.join(sorted(noted.programs))}"
+    return Fact(_FILTER, want, have, Verdict.SAME)
 
 
 def _wrong_programs(where: str, thread: ThreadReading, reading: Reading) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ PROMISES = (
         "seccomp.filter",
         "No filter lets through what no VMM needs, or differs from its start's.",
         "seccomp",
-        "ptrace(2): PTRACE_SECCOMP_GET_FILTER of every thread",
+        "ptrace(2): PTRACE_SECCOMP_GET_FILTER of every thread at the start; later Seccomp_filters",
     ),
     Promise(
         "label",

@@ -187,13 +187,14 @@ class Noted:
     """What was found at a VM's start, when nothing of the guest's had been answered yet.
 
     No later reading may find anything else: `filters` are the numbers of seccomp filters a thread
-    had, `programs` their digests (empty where the kernel does not show them), `labels` the security
-    labels.
+    had, `programs` their digests, empty where the kernel does not show them for the reason
+    `withheld`, `labels` the security labels.
     """
 
     filters: frozenset[int]
     programs: frozenset[str]
     labels: frozenset[str]
+    withheld: str = ""
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,7 @@ def _starting(
 def _load_read_back() -> None:
     """Import what reads the VMM back: for nothing, while the host's other CPU starts the jail."""
     from reconciler.engine import rereading  # noqa: F401
+    from reconciler.linux import tracing  # noqa: F401
 
 
 def _attach(start: _Start, vm: Vm, disk_fd: int) -> None:

@@ -126,11 +126,8 @@ def _waiting(home: Path, vm: VmRecord, *, read_back: bool) -> Waiting:
     return Waiting(vm)
 
 
-def read_facts(home: Path, vm: VmRecord, *, programs: bool = False) -> tuple[Fact, ...]:
-    """Read the VMM of a running VM, all threads and its whole cgroup, and judge what was read.
-
-    With `programs` the seccomp filters' content too, for which each thread stands still a moment.
-    """
+def read_facts(home: Path, vm: VmRecord) -> tuple[Fact, ...]:
+    """Read the VMM of a running VM, all threads and its whole cgroup, and judge what was read."""
     # Not at the top: `run` comes by here and imports these while its VMM starts.
     from reconciler.confinement.facts import Fact, Verdict
     from reconciler.confinement.promises import PROMISES
@@ -140,7 +137,7 @@ def read_facts(home: Path, vm: VmRecord, *, programs: bool = False) -> tuple[Fac
         return ()
     try:
         policy = records.policy_of(home, vm)
-        return rereading.judge_again(home, vm, policy, programs=programs)
+        return rereading.judge_again(home, vm, policy)
     except (OSError, files.BrokenFile) as error:
         # A finding like others: the VM stays within every command's reach.
         why = f"what was noted of its launch cannot be read: {error}"

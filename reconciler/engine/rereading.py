@@ -28,17 +28,14 @@ def judge_start(
 ) -> tuple[Fact, ...]:
     """Read the VMM of a VM that nobody has used yet; what it is like is noted in `directory`."""
     around = _look_around(home, but=records.sandbox_of(vm))
-    # Not its filters: see `tracing`.
-    read = reading.read_process(who, policy, neighbours=around, programs=False)
+    read = reading.read_process(who, policy, neighbours=around)
     noted = noting.note(read)
     files.write_json(directory / _NOTED, noting.to_json(noted), durable=False)
     return judging.judge(policy, replace(read, noted=noted))
 
 
-def judge_again(
-    home: Path, vm: VmRecord, policy: Policy, *, programs: bool = False
-) -> tuple[Fact, ...]:
-    """Read the VMM of a running VM again. With `programs` its filters are read again too.
+def judge_again(home: Path, vm: VmRecord, policy: Policy) -> tuple[Fact, ...]:
+    """Read the VMM of a running VM again, none of whose threads stands still for it.
 
     Raises OSError and BrokenFile when what was noted cannot be read.
     """
@@ -47,9 +44,7 @@ def judge_again(
     noted = _noted(vm.directory(home))
     for around in (_seen_around, _look_around):
         others = _others(vm.vm, around(home))
-        read = reading.read_process(
-            vm.identity, policy, noted=noted, neighbours=others, programs=programs
-        )
+        read = reading.read_process(vm.identity, policy, noted=noted, neighbours=others)
         facts = judging.judge(policy, read)
         # What was seen a while ago may be gone, and its namespaces' numbers given anew.
         if not any(fact.failed and fact.promise.startswith("apart.") for fact in facts):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from reconciler.confinement.policy import Policy
-    from reconciler.confinement.reading import Neighbour, Noted
+    from reconciler.confinement.reading import Neighbour, Noted, ThreadReading
     from reconciler.linux.cgroups import Layout
     from reconciler.linux.identity import Process, ProcessIdentity
 
@@ -49,7 +49,7 @@ class _How:
 
     layout: Layout
     policy: Policy
-    programs: bool
+    first: bool
 
 
 def read_process(
@@ -59,21 +59,21 @@ def read_process(
     *,
     noted: Noted | None = None,
     neighbours: Mapping[str, Neighbour] | None = None,
-    programs: bool = True,
 ) -> Reading:
     """Read the VMM `who` and all processes of its cgroup.
 
     `policy` says which cgroup to list and which paths of ours to look up, `layout` where cgroups
     are mounted, by default as we see them. `noted` and `neighbours` become parts of the reading.
-    With `programs` every thread stands still for a moment while its filters are read; without, the
-    number of filters is read, which grows with every change: no thread can take one off again.
+    Where nothing is noted yet, every thread stands still for a moment while its filters are read.
+    Later their number is enough, which grows with every change: no thread can take one off again,
+    and a new thread has those of its maker.
     A VMM that is gone, or changes faster than it can be read, gives a void reading; so does a /proc
     that cannot be understood. Raises HiddenProcess under hidepid, OSError when our own side cannot
     be read.
     """
     host = host_side.read_host(policy)
     around = dict(neighbours or {})
-    how = _How(layout or cgroups.detect(), policy, programs)
+    how = _How(layout or cgroups.detect(), policy, noted is None)
     try:
         with identity.open_process(who) as process:
             main, others, members, limits = _read(process, how)
@@ -104,9 +104,8 @@ def _read(
 
 def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[bytes]]:
     """One process, and the different contents of its threads' cgroup files."""
-    each, groups = threads.read_threads(process.directory, how.layout)
-    if how.programs:
-        each = threads.with_programs(process.directory, each)
+    read = _first_threads if how.first else threads.read_threads
+    each, groups = read(process.directory, how.layout)
     held = process.directory
     mapped = part(lambda: _mapped(process))
     reading = ProcessReading(
@@ -128,6 +127,18 @@ def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[byt
         parts=part(lambda: places.read_inodes(held, _bound(mapped, how.policy))),
     )
     return reading, groups
+
+
+def _first_threads(
+    directory: int, layout: Layout
+) -> tuple[tuple[ThreadReading, ...], frozenset[bytes]]:
+    for _ in range(LISTINGS):
+        each, groups = threads.read_threads(directory, layout)
+        try:
+            return threads.with_programs(directory, each), groups
+        except ProcessLookupError:
+            continue  # a thread ended: list again
+    raise Moved("its threads end faster than their filters can be read, or it is gone")
 
 
 def _id_map(process: Process, name: str) -> tuple[IdRange, ...]:

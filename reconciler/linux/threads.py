@@ -140,8 +140,11 @@ def _controller_paths(layout: Layout, group: bytes) -> dict[str, str]:
 
 
 def with_programs(directory: int, threads: tuple[ThreadReading, ...]) -> tuple[ThreadReading, ...]:
-    """The same threads with their seccomp filters, for which each stands still for a moment."""
-    # No VMM in use is read this way, and ctypes is slow to load.
+    """The same threads with their seccomp filters, for which each stands still for a moment.
+
+    Raises ProcessLookupError when one ends meanwhile.
+    """
+    # Only a first reading needs it, and ctypes is slow to load.
     from reconciler.linux import tracing
 
     filtered = [each.tid for each in threads if each.seccomp_filters and not each.tracer_pid]

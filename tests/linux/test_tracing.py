@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -17,9 +18,9 @@ from reconciler.linux import tracing
 
 pytestmark = pytest.mark.root
 
-# A process of several threads under a filter that refuses unshare(2) with 95 and allows the rest.
-FILTERED = """
-import ctypes, os, struct, sys, threading
+# A filter that refuses unshare(2) with 95 and allows the rest.
+FILTER = """
+import ctypes, os, struct
 libc = ctypes.CDLL(None, use_errno=True)
 arch = {"x86_64": (0xC000003E, 272), "aarch64": (0xC00000B7, 97)}[os.uname().machine]
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, arch[1]), (6, 0, 0, 0x0005005F), (6, 0, 0, 0x7FFF0000)]
@@ -28,6 +29,12 @@ buffer = ctypes.create_string_buffer(program, len(program))
 fprog = struct.pack("HxxxxxxP", len(code), ctypes.addressof(buffer))
 libc.prctl(38, 1, 0, 0, 0)
 assert libc.prctl(22, 2, fprog, 0, 0) == 0
+"""
+# A process of several threads under it.
+FILTERED = (
+    FILTER
+    + """
+import sys, threading
 stop = threading.Event()
 def spin():
     while not stop.is_set():
@@ -38,6 +45,7 @@ print("ready", flush=True)
 sys.stdin.buffer.readline()
 stop.set()
 """
+)
 REFUSED = "unshare"
 
 
@@ -156,20 +164,96 @@ def test_a_stopped_process_stays_stopped_and_can_go_on() -> None:
 
 def test_a_thread_of_another_process_is_not_read() -> None:
     with filtered() as child, filtered() as other:
-        found = read(child.pid, [other.pid])
-        assert found == {other.pid: Unreadable(f"thread {other.pid} ended")}
-        assert "t" not in states(other.pid)
+        with pytest.raises(ProcessLookupError):
+            read(child.pid, [other.pid])
+        assert becomes(lambda: "t" not in states(other.pid))
 
 
-def test_a_thread_that_is_gone_is_unreadable() -> None:
+def test_a_thread_that_is_gone_is_told_apart_from_one_that_cannot_be_read() -> None:
     with filtered() as child:
         pass
     directory = os.open("/proc/self", os.O_DIRECTORY)
     try:
-        (found,) = tracing.read_programs(directory, [child.pid]).values()
+        with pytest.raises(ProcessLookupError):
+            tracing.read_programs(directory, [child.pid])
     finally:
         os.close(directory)
-    assert isinstance(found, Unreadable)
+
+
+def test_a_thread_in_another_tracers_hand_is_unreadable() -> None:
+    holder = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.ptrace(0x4206, int(sys.argv[1]), None, None) == 0
+print("seized", flush=True)
+sys.stdin.buffer.readline()
+"""
+    with filtered() as child:
+        other = subprocess.Popen(
+            [sys.executable, "-c", holder, str(child.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"seized\n"
+        found = read(child.pid, tids(child.pid))
+        assert isinstance(found[child.pid], Unreadable)
+        other.communicate(b"\n", timeout=10)
+        assert isinstance(read(child.pid, [child.pid])[child.pid], tuple)
+
+
+# Its C handler writes a byte for each signal that arrives; real-time signals are never merged.
+COUNTING = (
+    FILTER
+    + """
+import signal, time
+os.set_blocking(1, False)
+signal.set_wakeup_fd(1)
+signal.signal(signal.SIGRTMIN, lambda *_: None)
+os.write(1, b"x")
+while True:
+    time.sleep(0.0001)
+"""
+)
+STORM = """
+import os, signal, sys, time
+for _ in range(int(sys.argv[2])):
+    os.kill(int(sys.argv[1]), signal.SIGRTMIN)
+    time.sleep(0.0002)
+"""
+SIGNALS = 3000
+
+
+@contextmanager
+def counting() -> Iterator[tuple[int, int]]:
+    """The PID of a process that counts its signals, and where it tells of each."""
+    child = subprocess.Popen([sys.executable, "-c", COUNTING], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    try:
+        assert os.read(child.stdout.fileno(), 1) == b"x"
+        yield child.pid, child.stdout.fileno()
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.communicate(timeout=10)
+
+
+def test_no_signal_that_comes_meanwhile_is_lost_and_none_ends_it() -> None:
+    with counting() as (pid, pipe):
+        # From another process: Popen.send_signal waits first, and is told of a child's stops.
+        storm = subprocess.Popen([sys.executable, "-c", STORM, str(pid), str(SIGNALS)])
+        reads = 0
+        while storm.poll() is None:
+            (found,) = read(pid, [pid]).values()
+            assert isinstance(found, tuple)
+            reads += 1
+        assert storm.returncode == 0
+        assert reads > 100
+        received = b""
+        while len(received) < SIGNALS:
+            assert select.select([pipe], [], [], 10)[0], f"{SIGNALS - len(received)} are lost"
+            received += os.read(pipe, SIGNALS)
+        assert set(received) == {signal.SIGRTMIN}
 
 
 def test_whoever_may_not_read_programs_stops_nobody() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.backends import runtime
 from reconciler.confinement import judging
+from reconciler.confinement.facts import Fact
 from reconciler.confinement.policy import Isolation, Policy, Slot
 from reconciler.confinement.reading import Reading
+from reconciler.engine import rereading
 from reconciler.linux import neighbours, reading
 from tests.probe import standing, weaker
 from tests.probe.afterwards import Around
 from tests.probe.mutations import Mutation
+from tests.probe.standing import Stand
 
 Read = tuple[Policy, Reading]
 
@@ -25,18 +29,36 @@ def read_under(
 
     What a mutation does to the reading itself is left to `failing`.
     """
+    with contextlib.ExitStack() as stack:
+        stand = stack.enter_context(_standing(home, program, isolation, slot, mutation))
+        around = Around(stand.who)
+        if mutation and mutation.afterwards:
+            around = stack.enter_context(mutation.afterwards(stand))
+        others = neighbours.read_neighbours(around.others)
+        return stand.policy, reading.read_process(around.who, stand.policy, neighbours=others)
+
+
+def facts_of_a_start(
+    home: Path, program: Path, slot: Slot, mutation: Mutation | None
+) -> dict[str, Fact]:
+    """What the engine finds before it claims a VM that was launched so, by promise."""
+    with _standing(home, program, "strict", slot, mutation) as stand:
+        directory, name = stand.launch.directory, stand.launch.name
+        facts = rereading.judge_start(home, directory, name, stand.who, stand.policy)
+        return {fact.promise: fact for fact in facts}
+
+
+@contextlib.contextmanager
+def _standing(
+    home: Path, program: Path, isolation: Isolation, slot: Slot | None, mutation: Mutation | None
+) -> Iterator[Stand]:
     chosen = runtime.find_runtime()
     with contextlib.ExitStack() as stack:
         if mutation and mutation.spec:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=home)))
             chosen = weaker.runtime_with(chosen, mutation.spec.__name__, folder)
         launch = standing.launch_of(home, program, isolation, slot, chosen)
-        stand = stack.enter_context(standing.standing(launch))
-        around = Around(stand.who)
-        if mutation and mutation.afterwards:
-            around = stack.enter_context(mutation.afterwards(stand))
-        others = neighbours.read_neighbours(around.others)
-        return stand.policy, reading.read_process(around.who, stand.policy, neighbours=others)
+        yield stack.enter_context(standing.standing(launch))
 
 
 def failing(read: Read, mutation: Mutation | None = None) -> set[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.confinement.facts import Verdict
 from reconciler.confinement.policy import Slot
 from reconciler.confinement.promises import PROMISES
 from tests.linux.ordinary_user import OrdinaryUser
@@ -14,6 +15,7 @@ from tests.probe import weakened
 from tests.probe.mutations import MUTATIONS, Mutation
 from tests.probe.weakened import Read
 
+WEAKER_FILTERS = [each for each in MUTATIONS if each.promise == "seccomp.filter"]
 SLOT = Slot(0, 1_900_000_000, 1_900_000_000)
 
 
@@ -44,6 +46,24 @@ def test_what_is_weaker_by_one_thing_is_named_for_it_alone(
     launched = mutation.spec or mutation.afterwards
     read = weakened.read_under(home, probe, "strict", SLOT, mutation) if launched else plain
     judged(mutation, weakened.failing(read, mutation))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("weaker", WEAKER_FILTERS, ids=lambda each: each.name)
+def test_a_start_under_a_weaker_filter_is_named_for_it_alone(
+    home: Path, probe: Path, weaker: Mutation
+) -> None:
+    """By the engine's own reading of a start, which a VM like that gets no further than."""
+    facts = weakened.facts_of_a_start(home, probe, SLOT, weaker)
+    assert {name for name, fact in facts.items() if fact.failed} == {"seccomp.filter"}
+
+
+@pytest.mark.root
+def test_a_start_under_our_filter_tells_its_hash(home: Path, probe: Path) -> None:
+    facts = weakened.facts_of_a_start(home, probe, SLOT, None)
+    assert not [fact for fact in facts.values() if fact.failed]
+    assert facts["seccomp.filter"].verdict is Verdict.SAME
+    assert "as at its start: sha256 " in facts["seccomp.filter"].have
 
 
 @pytest.mark.root
