@@ -19,10 +19,11 @@ from reconciler.linux.identity import ProcessIdentity
 
 _HIGH = 3_400_000_000
 _PROGRAM = r"""
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
-static void *idle(void *nothing) { for (;;) pause(); return nothing; }
+static void *idle(void *nothing) { for (;;) poll(NULL, 0, -1); return nothing; }
 int main(int argc, char **argv)
 {
     pthread_t thread;
