@@ -66,6 +66,7 @@ class Launch:
         same = (self.files.binary, *self.files.libraries, *self.files.plugins)
         programs = tuple(BindMount(str(path), str(path)) for path in same)
         return policy_for(
+            backend="qemu",
             isolation=self.isolation,
             ram_mib=self.machine.ram_mib,
             cpus=self.machine.cpus,

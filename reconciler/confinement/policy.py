@@ -29,6 +29,8 @@ RUNTIME_DEVICES = (
     "/dev/urandom",
     "/dev/tty",
 )
+# The profile of security/seccomp/ that each backend's VMM runs under.
+SECCOMP_PROFILES = {"qemu": "qemu", "firecracker": "firecracker"}
 NAMESPACES = ("user", "mnt", "pid", "ipc", "uts", "net", "cgroup")
 
 
@@ -180,14 +182,16 @@ def policy_for(
     devices: tuple[str, ...] = (),
     open_files: tuple[str, ...] = (),
     largest_file_bytes: int = 1 << 40,
-    seccomp_profile: str = "qemu",
+    backend: str = "qemu",
 ) -> Policy:
     """The policy of a VMM that needs no capability (qemu, firecracker).
 
     `largest_file_bytes` bounds what the VMM may write to one file (its disk, its snapshot). Raises
     Refused when `isolation` is strict without a slot, or standard for root, whose account an escape
-    must never land in.
+    must never land in; and for a backend without a seccomp profile.
     """
+    if backend not in SECCOMP_PROFILES:
+        raise Refused(f"There is no seccomp profile for the backend {backend}.")
     if isolation == "strict":
         if slot is None:
             raise Refused("A strict sandbox needs a slot of subordinate IDs of its own.")
@@ -210,7 +214,7 @@ def policy_for(
         process_gid=0,
         capabilities=(),
         no_new_privileges=True,
-        seccomp_profile=seccomp_profile,
+        seccomp_profile=SECCOMP_PROFILES[backend],
         namespaces=NAMESPACES,
         cgroup=cgroup,
         pids_limit=VMM_THREADS + cpus,

@@ -27,6 +27,7 @@ def policy(
     own_uid: int = 1000,
     slot: Slot | None = SLOT,
     largest_file_bytes: int = 1 << 40,
+    backend: str = "qemu",
 ) -> Policy:
     return policy_for(
         isolation=isolation,
@@ -40,6 +41,7 @@ def policy(
         devices=("/dev/kvm",),
         open_files=("/disk",),
         largest_file_bytes=largest_file_bytes,
+        backend=backend,
     )
 
 
@@ -53,6 +55,17 @@ def test_standard_maps_the_user_and_nothing_else() -> None:
     found = policy(isolation="standard", slot=None)
     assert found.uid_map == (IdRange(0, 1000, 1),)
     assert found.gid_map == (IdRange(0, 1001, 1),)
+
+
+def test_each_backend_has_its_own_seccomp_profile() -> None:
+    profiles = {each: policy(backend=each).seccomp_profile for each in ("qemu", "firecracker")}
+    assert profiles == {"qemu": "qemu", "firecracker": "firecracker"}
+
+
+@pytest.mark.parametrize("backend", ["krun", "podman", "", "qemu.json"])
+def test_a_backend_without_a_seccomp_profile_is_refused(backend: str) -> None:
+    with pytest.raises(Refused, match="no seccomp profile"):
+        policy(backend=backend)
 
 
 def test_strict_without_a_slot_is_refused() -> None:

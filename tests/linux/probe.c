@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -40,6 +41,10 @@ static void calls(void)
         { "userfaultfd", SYS_userfaultfd, 1, 0 },
         { "io_uring_setup", SYS_io_uring_setup, 1, 0 },
         { "socket", SYS_socket, 1, 1 },
+        { "socket-inet", SYS_socket, 2, 02000001 },
+        { "socket-netlink", SYS_socket, 16, 02000003 },
+        { "socket-unix-stream", SYS_socket, 1, 02000001 },
+        { "connect", SYS_connect, -1, 0 },
         { "setuid", SYS_setuid, 0, 0 },
         { "personality", SYS_personality, 0, 0 },
         { "prctl-subreaper", SYS_prctl, 36, 1 },
@@ -87,5 +92,5 @@ int main(int argc, char **argv)
     if (*what)
         close(3); /* the end of the report */
     for (;;)
-        pause();
+        poll(NULL, 0, -1); /* pause() is refused, and would spin */
 }

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.confinement.policy import BindMount, IdRange, Policy, Slot, policy_for
+from reconciler.confinement.policy import (
+    SECCOMP_PROFILES,
+    BindMount,
+    IdRange,
+    Policy,
+    Slot,
+    policy_for,
+)
 from reconciler.linux import identity, userns
 from reconciler.linux.subids import HostRange, SubordinateRanges
 from reconciler.linux.userns import MapsRefused
@@ -56,8 +63,9 @@ def test_a_map_never_has_more_lines_than_the_kernel_takes() -> None:
     assert len(maps.uids) == 340
 
 
-def policy(probe: Path, name: str) -> Policy:
+def policy(probe: Path, name: str, backend: str = "qemu") -> Policy:
     return policy_for(
+        backend=backend,
         isolation="strict",
         ram_mib=128,
         cpus=1,
@@ -76,13 +84,18 @@ def probe() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-def ask(probe: Path, question: str, weaken: Callable[[Spec], None] | None = None) -> list[str]:
+def ask(
+    probe: Path,
+    question: str,
+    weaken: Callable[[Spec], None] | None = None,
+    backend: str = "qemu",
+) -> list[str]:
     """What the probe reports from inside a container under the full policy, or a weaker one."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     go_reader, go_writer = os.pipe2(os.O_CLOEXEC)
     with os.fdopen(reader, "rb") as report, os.fdopen(go_writer, "wb", buffering=0) as go:
         with container.running(
-            policy(probe, question),
+            policy(probe, question, backend),
             ["/bin/vmm", question],
             pass_fds=(writer, go_reader),
             weaken=weaken,
@@ -100,12 +113,15 @@ def without_filter(spec: Spec) -> None:
 
 
 @pytest.mark.root
-def test_no_forbidden_call_works_inside(probe: Path) -> None:
-    results = dict(line.split() for line in ask(probe, "calls"))
+@pytest.mark.parametrize("backend", SECCOMP_PROFILES)
+def test_no_forbidden_call_works_inside(probe: Path, backend: str) -> None:
+    results = dict(line.split() for line in ask(probe, "calls", backend=backend))
     assert results.pop("getpid") == "0"
     assert results.pop("clone3") == results.pop("io_uring_setup") == "38"
+    # Firecracker takes no sockets, so it has to make its own.
+    assert results.pop("socket-unix-stream") == ("0" if backend == "firecracker" else "1")
     assert set(results.values()) == {"1"}
-    assert len(results) == 15
+    assert len(results) == 18
 
 
 @pytest.mark.root
@@ -113,15 +129,17 @@ def test_the_same_calls_work_without_the_filter(probe: Path) -> None:
     """No capability and no_new_privs are not enough: this is what the filter is for."""
     results = dict(line.split() for line in ask(probe, "calls", without_filter))
     worked = {name for name, errno in results.items() if errno == "0"}
-    assert worked >= {"unshare-user", "socket", "personality", "prctl-subreaper"}
+    sockets = {"socket", "socket-inet", "socket-netlink", "socket-unix-stream"}
+    assert worked >= {"unshare-user", "personality", "prctl-subreaper", *sockets}
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("backend", SECCOMP_PROFILES)
 @pytest.mark.parametrize("door", ["x32", "i386"])
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="doors of x86-64")
-def test_other_doors_into_the_kernel_kill(probe: Path, door: str) -> None:
+def test_other_doors_into_the_kernel_kill(probe: Path, door: str, backend: str) -> None:
     assert ask(probe, door, without_filter) == ["alive"]
-    assert ask(probe, door) == []
+    assert ask(probe, door, backend=backend) == []
 
 
 @pytest.mark.root
