@@ -32,13 +32,23 @@ def private_home(path: Path) -> Path:
     Whatever is made below it has a mode of its own or lies in a directory that is private. Raises
     Refused when the home is somebody else's or open to others.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place.check_way(str(path))
+    make_private(path)
     path = Path(place.private_place(str(path)))
     for name in _DIRECTORIES:
         (path / name).mkdir(mode=0o700, exist_ok=True)
     files.sweep(path)
     files.sweep(path / "run")
     return path
+
+
+def make_private(path: Path) -> None:
+    """Make a directory for its owner alone, and those above it that none but us can write."""
+    for each in reversed(path.parents):
+        # Not pathlib's `parents`: those get what the umask of a program that uses us leaves.
+        if not each.is_dir():
+            each.mkdir(mode=0o755, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def disk_of(home: Path, name: str) -> Path:

@@ -10,6 +10,8 @@ import stat
 
 from reconciler.errors import Refused
 
+_MOST_LINKS = 40  # path_resolution(7)
+
 
 def home_place() -> str:
     """BOX_HOME, else ~/.box; it need not exist. Raises Refused for a relative one."""
@@ -34,8 +36,10 @@ def private_place(path: str) -> str:
     """The one true name of the home at `path`, made sure to be private to its owner.
 
     Cgroups are named after it, and the launch hides a directory of the host. Raises Refused when
-    it is somebody else's or open to others, FileNotFoundError when there is none.
+    it is somebody else's or open to others, or others can put another in its place;
+    FileNotFoundError when there is none.
     """
+    check_way(path)
     path = os.path.realpath(path)
     facts = os.stat(path)  # noqa: PTH116 - see above
     if facts.st_uid != os.getuid():
@@ -46,3 +50,71 @@ def private_place(path: str) -> str:
             hint=f"chmod 700 {path}",
         )
     return path
+
+
+def check_way(path: str) -> None:
+    """See that nobody but root and us decides what an absolute `path` leads to.
+
+    Looks at each directory and link on the way, as far as there is one; not at what `path` itself
+    is, unless it is a link. Raises Refused, which names what others could exchange.
+    """
+    trusted = {0, os.getuid()}
+    left, place, links = path.split("/")[::-1], "", 0
+    while left:
+        name = left.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            place = place.rpartition("/")[0]
+            continue
+        _refuse_if_others_write(place or "/", trusted)
+        try:
+            facts = os.lstat(f"{place}/{name}")
+        except FileNotFoundError:
+            return
+        if facts.st_uid not in trusted and (left or stat.S_ISLNK(facts.st_mode)):
+            raise _others(f"{place}/{name}", f"it belongs to UID {facts.st_uid}")
+        if not stat.S_ISLNK(facts.st_mode):
+            place = f"{place}/{name}"
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise Refused(f"{path} has links that lead to one another.", hint="set BOX_HOME")
+        target = os.readlink(f"{place}/{name}")  # noqa: PTH115 - see above
+        place = "" if target.startswith("/") else place
+        left += target.split("/")[::-1]
+
+
+def _refuse_if_others_write(directory: str, trusted: set[int]) -> None:
+    facts = os.lstat(directory)
+    if facts.st_uid not in trusted:
+        raise _others(directory, f"it belongs to UID {facts.st_uid}")
+    # In a directory like /tmp nobody moves what is not theirs.
+    if facts.st_mode & stat.S_ISVTX:
+        return
+    if facts.st_mode & stat.S_IWOTH:
+        raise _others(directory, "everybody can write it", hint=f"chmod o-w {directory}")
+    if facts.st_mode & stat.S_IWGRP and not _is_own_group(facts.st_gid):
+        raise _others(directory, "its group can write it", hint=f"chmod g-w {directory}")
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether the group has no member but us: many hosts give each user one, and umask 002."""
+    import grp
+    import pwd
+
+    uid = os.getuid()
+    accounts = [each for each in pwd.getpwall() if each.pw_gid == gid]
+    try:
+        names = {each.pw_name for each in accounts} | set(grp.getgrgid(gid).gr_mem)
+        return {pwd.getpwnam(name).pw_uid for name in names} <= {uid}
+    except KeyError:
+        return False
+
+
+def _others(place: str, why: str, hint: str = "set BOX_HOME") -> Refused:
+    return Refused(
+        "Others can put another directory in the place of box's own.",
+        details=f"{place}: {why}",
+        hint=hint,
+    )

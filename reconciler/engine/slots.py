@@ -11,16 +11,22 @@ import pwd
 from pathlib import Path
 
 from reconciler.confinement.policy import Slot
+from reconciler.engine import place
+from reconciler.engine.home import make_private
 from reconciler.errors import Busy
 from reconciler.linux import ids
 from reconciler.linux.ids import NoSlot
 
 
 def ledger() -> Path:
-    """The directory of this user's ledger, made when missing; the environment does not matter."""
+    """The directory of this user's ledger, made when missing; the environment does not matter.
+
+    Raises Refused when others could write it, or put another in its place.
+    """
     path = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local" / "state" / "box"
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
+    place.check_way(str(path))
+    make_private(path)
+    return Path(place.private_place(str(path)))
 
 
 def allocate(home: Path, name: str) -> Slot:
