@@ -22,7 +22,7 @@ from reconciler.backends.runtime import (
 from reconciler.codes import Code
 from reconciler.confinement.policy import Policy
 from reconciler.errors import BoxError
-from reconciler.linux import cgroups, identity, scopes, subids, userns
+from reconciler.linux import cgroups, identity, plain, scopes, subids, userns
 from reconciler.linux.identity import ProcessIdentity
 
 SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
@@ -121,7 +121,7 @@ def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterat
         stack.push(_removal(jail))
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         stack.callback(os.close, reader)
-        errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        errors = plain.open_plain(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             launcher = stack.enter_context(
                 userns.start_in_namespaces(

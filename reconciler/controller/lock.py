@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.controller.folder import FolderIdentity
 from reconciler.errors import BoxError, Busy
-from reconciler.linux import files
+from reconciler.linux import files, plain
 
 
 class TwoControllers(Busy):
@@ -49,7 +49,7 @@ def controller_of(home: Path, identity: FolderIdentity) -> int | None:
             return None
     except Busy:
         with contextlib.suppress(OSError, ValueError):
-            return int(path.read_text())
+            return int(plain.read_plain(path))
     return None
 
 
@@ -116,7 +116,7 @@ def take_confirmation(home: Path, path: Path) -> str | None:
     """The token that was left, once."""
     confirmation = _confirmation_path(home, path)
     try:
-        token = confirmation.read_text()
+        token = plain.read_plain(confirmation).decode()
         confirmation.unlink()
     except (OSError, ValueError):
         return None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reconciler.codes import Code
 from reconciler.errors import BoxError, DataHeld, Refused
+from reconciler.linux import plain
 
 _MAKE_SECONDS = 120.0
 _F_OFD_GETLK = 36  # include/uapi/asm-generic/fcntl.h
@@ -122,7 +123,7 @@ def check_free(fd: int, path: Path) -> None:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
     """The disk open for a VM: read-write, a regular file of ours, no link followed."""
-    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = plain.open_plain(path, os.O_RDWR)
     try:
         yield fd
     finally:

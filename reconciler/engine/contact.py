@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reconciler.engine.stamp import stamp_of
 from reconciler.errors import Frozen, NotRunning
 from reconciler.guest import protocol
-from reconciler.linux import identity, quick_json
+from reconciler.linux import identity, plain, quick_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ def running(home: StrPath, name: str) -> Contact:
         found = read(home, name, value)
     except FileNotFoundError:
         who = None
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, plain.NotPlain):
         # It says what is wrong with the record, and what to do about it.
         _record(home, name)
         raise
@@ -104,8 +104,7 @@ def _record(home: StrPath, name: str) -> VmRecord | None:
 
 def _read_json(path: str) -> dict[str, Any]:
     """The JSON object in a file. Raises OSError, ValueError, RecursionError."""
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to load
-        value = quick_json.loads(file.read())
+    value = quick_json.loads(plain.read_plain(path))
     if not isinstance(value, dict):
         raise TypeError(path)
     return value

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import hashlib
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from reconciler.engine import chain_end
 from reconciler.engine.chain_end import FIRST, End
-from reconciler.linux import files
+from reconciler.linux import files, plain
 
+_EVENTS = "events.jsonl"
 _TAIL_BYTES = 65536
+_LINE_BYTES = 1 << 20
+"""Longest line that is read: far more than an event has."""
 _LOCK_SECONDS = 10.0
 
 
@@ -40,7 +44,7 @@ def record(home: Path, sandbox: str, kind: str, reason: str, message: str, **dat
         "message": message,
         **data,
     }
-    _append(home / "events.jsonl", event)
+    _append(home / _EVENTS, event)
     directory = home / "sandboxes" / sandbox
     if directory.is_dir():
         _append(directory / "journal.jsonl", event)
@@ -48,8 +52,8 @@ def record(home: Path, sandbox: str, kind: str, reason: str, message: str, **dat
 
 def read_events(home: Path, sandbox: str | None = None) -> Iterator[dict[str, Any]]:
     """All events, oldest first; a torn last line (power cut) is passed over."""
-    with contextlib.suppress(FileNotFoundError), (home / "events.jsonl").open("rb") as stream:
-        for line in stream:
+    with contextlib.suppress(FileNotFoundError), _opened(home) as stream:
+        for line in _lines(stream):
             event = _parse(line)
             if event is not None and sandbox in (None, event.get("sandbox")):
                 yield event
@@ -77,14 +81,13 @@ class Verified:
 
 def verify(home: Path) -> Verified:
     """Follow the chain of all events from the first to its noted end. Raises OSError."""
-    path = home / "events.jsonl"
     # First: who writes at the same time only makes the file longer than that.
-    end = chain_end.read(path)
+    end = chain_end.read(home / _EVENTS)
     previous, count, size = FIRST, 0, 0
     torn, met = False, end == End()
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as stream:
-        for line in stream:
-            torn = not line.endswith(b"\n")
+    with contextlib.suppress(FileNotFoundError), _opened(home) as stream:
+        for line in _lines(stream):
+            torn = not line.endswith(b"\n") and len(line) < _LINE_BYTES
             if torn:
                 break
             event = _parse(line)
@@ -97,7 +100,7 @@ def verify(home: Path) -> Verified:
                 if end != End(size, previous):
                     return Verified(count - 1, broken_line=count)
                 met = True
-    never_written = end is None and not path.exists()
+    never_written = end is None and not count and not torn
     return Verified(count, torn=torn, cut=not met and not never_written)
 
 
@@ -106,15 +109,28 @@ def broken_at(home: Path) -> int | None:
     return verify(home).broken_line
 
 
+def _opened(home: Path) -> BinaryIO:
+    return os.fdopen(plain.open_plain(home / _EVENTS), "rb")
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of `stream`. One that is too long is cut, and is the last one."""
+    while line := stream.readline(_LINE_BYTES):
+        yield line
+        if len(line) == _LINE_BYTES:
+            return
+
+
 def _append(path: Path, event: dict[str, Any]) -> None:
     with files.locked(path.with_name(f".{path.name}.lock"), timeout_seconds=_LOCK_SECONDS):
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        if not path.exists() and not chain_end.path_of(path).exists():
-            chain_end.write(path, End())
-        fd = os.open(path, flags, 0o600)
+        fd = plain.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(fd).st_size
+            if size == 0 and not chain_end.path_of(path).exists():
+                chain_end.write(path, End())
             last, torn = _last_line(fd, size)
+            if torn > _LINE_BYTES:
+                raise plain.NotPlain(errno.EINVAL, "its end is no event", str(path))
             size -= torn
             previous = _previous(fd, End(size, _digest(last)), chain_end.read(path))
             line = json.dumps({**event, "previous": previous}, sort_keys=True).encode()
@@ -158,13 +174,13 @@ def _last_line(fd: int, size: int) -> tuple[bytes, int]:
         tail = os.pread(fd, size - len(tail) - start, start) + tail
         end = tail.rfind(b"\n")
         before = tail.rfind(b"\n", 0, max(end, 0))
-        if before >= 0 or start == 0:
+        if before >= 0 or start == 0 or len(tail) > 2 * _LINE_BYTES:
             return tail[before + 1 : max(end, 0)], len(tail) - end - 1
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) else None

@@ -7,13 +7,15 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from reconciler.linux import plain
+
 if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
 OLDER = ".1"
 _LOG = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE_BYTES = 1 << 16
+_MOST_READ_BYTES = 1 << 24
 
 
 def append(path: StrPath, data: bytes, most_bytes: int) -> None:
@@ -50,7 +52,7 @@ def append_line(path: StrPath, line: bytes, most_bytes: int) -> None:
 
 def _make_room(path: StrPath, size: int, most_bytes: int) -> None:
     try:
-        fd = os.open(path, _READ)
+        fd = plain.open_plain(path)
     except FileNotFoundError:
         return
     try:
@@ -119,6 +121,9 @@ class Reader:
 
 def _open(path: StrPath) -> int | None:
     try:
-        return os.open(path, _READ)
+        fd = plain.open_plain(path)
     except FileNotFoundError:
         return None
+    # More than any log of ours has is not ours: the end of it may be.
+    os.lseek(fd, max(0, os.fstat(fd).st_size - _MOST_READ_BYTES), os.SEEK_SET)
+    return fd

@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.codes import Code
 from reconciler.errors import BoxError, Busy
+from reconciler.linux import plain
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -45,6 +46,9 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = 
         finally:
             os.close(fd)
         temporary.replace(path)
+    except IsADirectoryError as error:
+        temporary.unlink(missing_ok=True)
+        raise plain.NotPlain(error.errno, "a directory lies in the way", str(path)) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -87,7 +91,9 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises FileNotFoundError when there is none and BrokenFile when it is something else.
     """
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(plain.read_plain(path))
+    except plain.NotPlain as error:
+        raise BrokenFile(f"{path} is not a file of ours", details=error.strerror) from error
     except (ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is not JSON", details=str(error)) from error
     if not isinstance(value, dict):
