@@ -10,6 +10,7 @@ built again. What builds leave in the storage, named localhost/box/*, is only th
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from reconciler.boxfile.problems import printable
 from reconciler.codes import Code
-from reconciler.errors import BoxError
+from reconciler.errors import BoxError, Refused
 from reconciler.images import busybox, flat, podman, podman_build
 from reconciler.images.base import BaseRef, Kind, resolve_base
 from reconciler.images.config import ImageConfig
@@ -66,6 +67,7 @@ def build(home: Path, recipe: Recipe, progress: Progress) -> PodmanImage:
     """
     with scratch(home) as directory:
         base = _bring_base(resolve_base(recipe.base), directory, progress)
+        _check_directory(base.config.working_dir)
         context = build_context(recipe, base.config.user)
         key = hashlib.sha256(f"{context.digest} {base.reference}".encode()).hexdigest()
         name = f"{_BUILT}:{key}"
@@ -75,6 +77,21 @@ def build(home: Path, recipe: Recipe, progress: Progress) -> PodmanImage:
             argv = podman_build.arguments(directory, base.reference, name, network=network)
             _run(argv, context, directory, progress)
     return PodmanImage(name, base.config)
+
+
+def _check_directory(working_dir: str) -> None:
+    """See that steps are not begun in a directory that is the host's kernel's, not the base's.
+
+    /proc/self/fd/N as a working directory was the way out of containers of CVE-2024-21626. Links of
+    the base to there are the OCI runtime's to refuse: `box doctor` knows since when it does.
+    """
+    path = posixpath.normpath(f"/{working_dir.lstrip('/')}")
+    if path.split("/")[1] in ("proc", "sys", "dev"):
+        raise Refused(
+            f"The base's working directory {working_dir!a} is no directory of the base.",
+            details="Build steps would run there, on this host's kernel.",
+            hint="use another base, or this one without packages, run and blueprint",
+        )
 
 
 def _bring_base(reference: BaseRef, directory: Path, progress: Progress) -> PodmanImage:

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.boxfile.recipe import NewFile, NewUser, Recipe
-from reconciler.errors import Missing
+from reconciler.errors import Missing, Refused
 from reconciler.images import podman, podman_build
 from reconciler.images.build import BuildFailed, build
 from reconciler.images.config import ImageConfig
@@ -209,6 +209,41 @@ def test_an_archive_is_a_base_and_its_configuration_stays(box_home: Path, tmp_pa
     assert set(built.config.env) < set(stored.env)
     assert not podman.image_exists("localhost/victim:1"), "it took a name of the user's"
     assert build_image(box_home, Recipe(base, run=(step,)), quiet).config == built.config
+
+
+def archive_in(path: Path, working_dir: str, *links: bytes) -> str:
+    """A base whose steps would begin in this directory."""
+    shell = file(b"bin/busybox", Path("/bin/busybox").read_bytes(), 0o755)
+    ways = [symlink(b"out%d" % number, to) for number, to in enumerate(links)]
+    made = layout(
+        [layer(shell, symlink(b"bin/sh", b"busybox"), *ways)], {"WorkingDir": working_dir}
+    )
+    return f"oci-archive:{made.pack(path)}"
+
+
+@pytest.mark.parametrize(
+    "working_dir", ["/proc/self/fd/7", "//proc/1/cwd", "/x/../proc/self/fd/3", "/sys/fs", "/dev/fd"]
+)
+def test_no_step_begins_in_a_directory_of_the_hosts_kernel(
+    box_home: Path, tmp_path: Path, working_dir: str
+) -> None:
+    base = archive_in(tmp_path / "a.tar", working_dir)
+    with pytest.raises(Refused, match="is no directory of the base"):
+        build(box_home, Recipe(base, run=("busybox touch ran",)), quiet)
+
+
+@pytest.mark.timeout(300)
+def test_a_link_to_a_descriptor_of_the_runtimes_is_no_way_out_of_a_build(
+    box_home: Path, tmp_path: Path
+) -> None:
+    links = [b"/proc/self/fd/%d" % number for number in (7, 8)]
+    for number in range(len(links)):
+        base = archive_in(tmp_path / f"{number}.tar", f"/out{number}", *links)
+        step = "busybox cat ../../../../../../../etc/shadow > /seen; true"
+        # It cannot begin there, or it begins inside.
+        with contextlib.suppress(BuildFailed):
+            built = build(box_home, Recipe(base, run=(step,)), quiet)
+            assert read(unpack(built.reference, tmp_path), "seen") == b""
 
 
 def import_base(name: str, *members: tuple[object, bytes], change: str = "CMD true") -> None:
