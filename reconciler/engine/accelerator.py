@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from reconciler.guest.build import find_agent
@@ -33,9 +34,17 @@ def reason(home: Path, isolation: str) -> str:
     return str(known.get("reason")) if isinstance(known, dict) else "not tried yet"
 
 
+def tried_at(home: Path, isolation: str) -> str | None:
+    """When that was found out, in UTC; None when it was not tried, or not noted."""
+    known = _load(home).get(isolation)
+    when = known.get("tried_at") if isinstance(known, dict) else None
+    return when if isinstance(when, str) else None
+
+
 def remember(home: Path, isolation: str, accelerator: str, why: str) -> None:
     """Keep what a trial showed, until the next boot of the host."""
-    _store(home, {isolation: {"accelerator": accelerator, "reason": why}})
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    _store(home, {isolation: {"accelerator": accelerator, "reason": why, "tried_at": when}})
 
 
 def tsc_khz(home: Path) -> int:
