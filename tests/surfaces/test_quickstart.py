@@ -1,9 +1,7 @@
-"""`quickstart`, `setup` and `doctor` through the real command line."""
+"""`quickstart` and `setup` through the real command line."""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,21 +91,3 @@ def test_setting_up_roots_own_host_twice(vms: Live) -> None:
     assert again.stdout == b"root has all that takes root\n"
     nobody = vms.box("setup", "--user", "no-such-user", status=125)
     assert b"no-such-user" in nobody.stderr
-
-
-def test_the_doctor_finds_this_host_well(vms: Live) -> None:
-    value = json.loads(vms.box("doctor", "-o", "json").stdout)
-    assert value["works"]
-    assert {check["fix"] for check in value["checks"]} == {None}
-    text = vms.box("doctor").stdout.decode()
-    assert text.count("\nok ") == len(value["checks"]) - 1
-    assert os.uname().release not in text
-
-
-def test_the_doctor_names_what_is_missing_and_the_way_out(fresh: Live) -> None:
-    done = fresh.box("doctor", "-o", "json", status=1)
-    value = json.loads(done.stdout)
-    assert not value["works"]
-    (bad,) = [check for check in value["checks"] if not check["works"]]
-    assert bad["name"] == "kernel"
-    assert "quickstart" in bad["fix"]

@@ -28,8 +28,14 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY"
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def set_up_host(account: Account, *, slots: int, progress: Progress) -> tuple[Need, ...]:
-    """As root: meet all host needs of `account` and return those that there were.
+def set_up_host(
+    account: Account,
+    *,
+    slots: int,
+    progress: Progress,
+    kinds: frozenset[NeedKind] = frozenset(NeedKind),
+) -> tuple[Need, ...]:
+    """As root: meet the host needs of `account`, those of `kinds`, and return which there were.
 
     One at a time on a host: two that give out subordinate IDs would give the same. Raises
     Refused unless root, Missing when something is still missing afterwards, CommandFailed.
@@ -38,12 +44,13 @@ def set_up_host(account: Account, *, slots: int, progress: Progress) -> tuple[Ne
         raise Refused("Setting up the host takes root.", hint="run it with sudo")
     with files.locked(_LOCK, timeout_seconds=_LOCK_SECONDS):
         manager = packages.find_manager()
-        if manager is not None and not packages.knows_packages(manager):
+        lists = NeedKind.PACKAGE_LISTS in kinds
+        if lists and manager is not None and not packages.knows_packages(manager):
             refresh_lists(manager, progress)
-        met = needs.host_needs(account, slots=slots)
+        met = _wanted(account, slots, kinds)
         for need in met:
             _HOST[need.kind](need, account, progress)
-        left = needs.host_needs(account, slots=slots) if met else ()
+        left = _wanted(account, slots, kinds) if met else ()
     if left:
         raise Missing(
             "The host still lacks something after it was set up.",
@@ -51,6 +58,11 @@ def set_up_host(account: Account, *, slots: int, progress: Progress) -> tuple[Ne
             hint="box doctor",
         )
     return met
+
+
+def _wanted(account: Account, slots: int, kinds: frozenset[NeedKind]) -> tuple[Need, ...]:
+    found = needs.host_needs(account, slots=slots)
+    return tuple(need for need in found if need.kind in kinds)
 
 
 def refresh_lists(manager: PackageManager, progress: Progress) -> None:

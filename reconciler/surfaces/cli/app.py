@@ -17,6 +17,7 @@ from reconciler.surfaces.cli import (
     boxfiles,
     completion,
     converge,
+    doctor,
     inspecting,
     logs,
     quickstart,
@@ -253,4 +254,5 @@ converge.register(app)
 app.command()(logs.logs)
 app.command()(thawing.thaw)
 quickstart.register(app)
+doctor.register(app)
 completion.register(app)

@@ -1,4 +1,4 @@
-"""`quickstart`, `setup` and `doctor`: from a bare host to running sandboxes."""
+"""`quickstart` and `setup`: from a bare host to running sandboxes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -38,16 +38,12 @@ User = Annotated[str, typer.Option("--user", help="Whose sandboxes: a name or a 
 Slots = Annotated[
     int | None, typer.Option("--slots", min=0, max=4096, help="Room for so many strict sandboxes.")
 ]
-Output = Annotated[
-    Literal["text", "json"], typer.Option("--output", "-o", help="How to print: text or json.")
-]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
     app.command()(quickstart)
     app.command()(setup)
-    app.command()(doctor)
 
 
 def quickstart(folder: Folder = None, *, yes: Yes = False) -> int:
@@ -79,26 +75,6 @@ def setup(user: User, *, slot_count: Slots = None) -> int:
         say(f"brought {need.what}")
     say(f"{account.name} has all that takes root")
     return 0
-
-
-def doctor(output: Output = "text") -> int:
-    """Try every part that sandboxes rest on, with a line on how to mend each that fails."""
-    from dataclasses import asdict
-
-    from reconciler.engine.host.checks import check_host
-
-    checks = check_host(open_home())
-    if output == "json":
-        import json
-
-        all_work = all(check.works for check in checks)
-        say(json.dumps({"works": all_work, "checks": [asdict(c) for c in checks]}, indent=1))
-    else:
-        for check in checks:
-            say(f"{'ok' if check.works else 'FAILED':<8}{check.name:<17}{check.found}")
-            if check.fix:
-                say(f"{'':<8}fix: {check.fix}")
-    return 0 if all(check.works for check in checks) else 1
 
 
 def tell_progress(text: str) -> None:
@@ -153,14 +129,14 @@ def _show(missing: Iterable[Need], account: Account) -> None:
         tell(f"    {need.why}")
         for command in need.fix:
             root = "sudo " if need.needs_root and account.uid != 0 else ""
-            tell(f"    $ {root}{shlex.join(_own(command))}")
+            tell(f"    $ {root}{shlex.join(pasteable(command))}")
 
 
 def _as_root(roots: Iterable[Need]) -> list[str]:
-    return [shlex.join(_own(command)) for need in roots for command in need.fix]
+    return [shlex.join(pasteable(command)) for need in roots for command in need.fix]
 
 
-def _own(command: tuple[str, ...]) -> tuple[str, ...]:
+def pasteable(command: tuple[str, ...]) -> tuple[str, ...]:
     """The command as it can be pasted: a checkout's `box` is on nobody's PATH."""
     return (_box(), *command[1:]) if command[0] == "box" else command
 

@@ -1,22 +1,285 @@
+"""Every check by doing, as root: on this host as it is, and on one where something is amiss."""
+
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.engine.host.checks import check_host
+from reconciler.backends import runtime
+from reconciler.engine import slots
+from reconciler.engine.home import open_home
+from reconciler.engine.host import room
+from reconciler.engine.host.check import Check, Group, Status
+from reconciler.engine.host.checks import IDS, check_host
+from reconciler.linux import cgroups
+from tests.live import quiet, root_has_ids
+
+REPO = Path(__file__).parents[3]
+pytestmark = pytest.mark.root
 
 
-def test_what_fails_says_how_to_mend_it(box_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _ids() -> Iterator[None]:
+    with root_has_ids():
+        yield
+
+
+@pytest.fixture
+def home(box_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("BOX_KERNEL", raising=False)
+    return open_home()
+
+
+def found(made: tuple[Check, ...]) -> dict[str, Check]:
+    return {each.id: each for each in made}
+
+
+def of_doctors(home: Path) -> list[str]:
+    """What doctors of this home have on the host."""
+    layout = cgroups.detect()
+    left = [
+        str(path) for each in layout.hierarchies for path in Path(each.mount).glob("box*/doctor-*")
+    ]
+    left += [str(path) for path in (home / "sandboxes").iterdir()]
+    left += [str(path) for path in (home / "runtime").iterdir()]
+    left += [str(owner) for owner in slots.held() if owner.parent.parent == home]
+    left += [str(path) for path in (home / "tmp").iterdir() if path.name != ".lock"]
+    return left
+
+
+def test_every_check_is_made_in_its_order_and_leaves_nothing(home: Path) -> None:
+    made = check_host(home, quiet)
+    assert tuple(each.id for each in made) == IDS
+    assert {each.tried_as for each in made} == {os.getuid()}
+    assert of_doctors(home) == []
+
+
+def test_a_container_is_really_started_as_a_slots_user(home: Path) -> None:
+    check = found(check_host(home, quiet))["container.strict"]
+    assert check.status is Status.OK
+    bases = {f"UID {base}" for base in all_bases()}
+    assert any(f"{each}:" in check.seen.found for each in bases)
+
+
+def all_bases() -> list[int]:
+    from reconciler.linux import ids, subids
+
+    tables = subids.read_tables()
+    return [slot.uid_base for slot in ids.slots(subids.ranges_of(tables, "root", 0))]
+
+
+def test_what_fails_says_how_to_mend_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOX_KERNEL", "/no/such/kernel")
-    (check,) = [each for each in check_host(box_home) if each.name == "kernel"]
-    assert not check.works
-    assert "/no/such/kernel" in check.found
-    assert check.fix is not None
-    assert "BOX_KERNEL" in check.fix
+    check = found(check_host(home, quiet))["kernel"]
+    assert check.status is Status.FAILED
+    assert "/no/such/kernel" in check.seen.found
+    assert check.seen.fix is not None
+    assert "BOX_KERNEL" in check.seen.fix
 
 
-def test_trying_leaves_nothing_behind(box_home: Path) -> None:
-    check_host(box_home)
-    assert [path.name for path in (box_home / "tmp").iterdir()] == [".lock"]
-    assert not list((box_home / "run").glob("*"))
+def test_a_home_without_a_kernel_fails_for_that_and_boots_nothing(home: Path) -> None:
+    made = found(check_host(home, quiet))
+    assert made["kernel"].status is Status.FAILED
+    assert made["accelerator.strict"].status is Status.NOT_APPLICABLE
+
+
+def test_what_a_killed_doctor_left_is_taken_away_by_the_next(home: Path) -> None:
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        from reconciler.engine import slots
+        from reconciler.engine.host import throwaway
+        from reconciler.linux import cgroups
+        with throwaway.place(Path(sys.argv[1])) as name:
+            slots.allocate(Path(sys.argv[1]), name)
+            for directory in cgroups.detect().directories("/box/" + name):
+                directory.mkdir(parents=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    import textwrap
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(home)],
+        cwd=REPO,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    (name,) = [path.name for path in (home / "sandboxes").iterdir()]
+    assert (home / "sandboxes" / name) in slots.held()
+    check_host(home, quiet)
+    assert not (home / "sandboxes" / name).exists()
+    assert (home / "sandboxes" / name) not in slots.held()
+    assert not [path for path in cgroups.detect().directories(f"/box/{name}") if path.exists()]
+
+
+def test_a_sandbox_of_somebodys_that_is_called_like_a_trial_stays(home: Path) -> None:
+    name = "doctor-999999999-1-00000000"
+    (home / "sandboxes" / name).mkdir()
+    (home / "sandboxes" / name / "record.json").write_text("{}")
+    (home / "sandboxes" / "doctor-who").mkdir()
+    check_host(home, quiet)
+    assert {path.name for path in (home / "sandboxes").iterdir()} == {name, "doctor-who"}
+
+
+def in_a_mount_namespace(shell: str, script: str, home: Path) -> str:
+    """What a script prints that runs where `shell` has changed what is mounted."""
+    command = f'mount --make-rprivate / && {shell} && exec {sys.executable} -c "$0" {home}'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", command, script],
+        cwd=REPO,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+REPORT = """
+import sys
+from pathlib import Path
+from reconciler.engine.host.checks import check_host
+for each in check_host(Path(sys.argv[1]), lambda text: None):
+    print(each.id, each.status, each.seen.found, "fix:", each.seen.fix)
+"""
+
+
+def with_subordinate_ids(lines: str, home: Path, tmp_path: Path) -> str:
+    """The report on a host whose /etc/subuid and /etc/subgid are `lines`."""
+    # All of /etc: a file that somebody replaces meanwhile is no longer what is mounted on it.
+    shutil.copytree("/etc", tmp_path / "etc", symlinks=True)
+    for name in ("subuid", "subgid"):
+        (tmp_path / "etc" / name).write_text(lines)
+    return in_a_mount_namespace(f"mount --bind {tmp_path}/etc /etc", REPORT, home)
+
+
+def line_of(text: str, check_id: str) -> str:
+    (line,) = [line for line in text.splitlines() if line.startswith(f"{check_id} ")]
+    return line
+
+
+def test_without_subordinate_ids_strict_fails_and_the_usermod_line_is_given(
+    home: Path, tmp_path: Path
+) -> None:
+    said = with_subordinate_ids("somebody:100000:65536\n", home, tmp_path)
+    slot_line = line_of(said, "slots")
+    assert slot_line.startswith("slots failed slots for strict sandboxes: 0, held: ")
+    assert "fix: usermod --add-subuids 524288-589823 --add-subgids 524288-589823 root" in slot_line
+    assert line_of(said, "container.strict").startswith("container.strict not_applicable no slot")
+
+
+def test_ids_that_two_lines_give_are_a_finding(home: Path, tmp_path: Path) -> None:
+    said = with_subordinate_ids("root:700000:1048576\nother:800000:65536\n", home, tmp_path)
+    assert line_of(said, "ids").startswith("ids finding IDs given twice")
+    assert "/etc/subuid:1 (root: 700000-1748575) and /etc/subuid:2 (other" in line_of(said, "ids")
+    assert "hold IDs of others and are not used" in line_of(said, "slots")
+
+
+def test_a_host_without_qemu_and_with_another_runc_is_told_so(home: Path, tmp_path: Path) -> None:
+    # The directories where programs are looked for, with one taken away and one that only pretends.
+    runc = tmp_path / "runc"
+    runc.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo runc version 1.1.11 && exit 0\nexit 0\n'
+    )
+    runc.chmod(0o755)
+    real = runtime.find_runtime().path
+    qemu = Path(shutil.which(f"qemu-system-{os.uname().machine}") or "")
+    shell = f"mount --bind {runc} {real} && mount --bind /dev/null {qemu}"
+    said = in_a_mount_namespace(shell, REPORT, home)
+    assert line_of(said, "qemu").startswith("qemu failed")
+    assert "apt-get install qemu-system" in line_of(said, "qemu") or "dnf" in line_of(said, "qemu")
+    assert line_of(said, "version.qemu").startswith("version.qemu not_applicable")
+    # It says that it ran, and started nothing.
+    assert line_of(said, "container.strict").startswith("container.strict failed")
+    if real.name == "runc":
+        assert "CVE-2025-31133" in line_of(said, "version.runc")
+
+
+def test_a_full_disk_fails_by_its_numbers(home: Path) -> None:
+    shell = f"mount -t tmpfs -o size=8m,nr_inodes=100,mode=700 tmpfs {home}"
+    opening = "from reconciler.engine.home import private_home\nprivate_home(Path(sys.argv[1]))\n"
+    script = REPORT.replace("for each", f"{opening}for each", 1)
+    said = in_a_mount_namespace(shell, script, home)
+    assert "8 of 8 MiB free" in line_of(said, "disk") or "7 of 8 MiB free" in line_of(said, "disk")
+    assert line_of(said, "disk").startswith("disk failed")
+    assert line_of(said, "inodes").startswith("inodes failed")
+
+
+def test_cgroups_that_cannot_be_written_fail(home: Path) -> None:
+    mounts = " && ".join(
+        f"mount -o remount,bind,ro {each.mount}" for each in cgroups.detect().hierarchies
+    )
+    said = in_a_mount_namespace(mounts, REPORT, home)
+    for check_id in ("cgroups", "container.strict"):
+        assert line_of(said, check_id).startswith(f"{check_id} failed"), said
+
+
+def test_two_at_once_do_not_disturb_each_other(home: Path) -> None:
+    command = [sys.executable, "-c", REPORT, str(home)]
+    both = [
+        subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    for child in both:
+        said, _ = child.communicate(timeout=100)
+        assert line_of(said, "container.strict").startswith("container.strict ok")
+        assert line_of(said, "cgroups").startswith("cgroups ok")
+    assert of_doctors(home) == []
+
+
+def test_slots_count_what_is_held_and_what_is_free(home: Path) -> None:
+    (home / "sandboxes" / "web").mkdir()
+    before = room.look_slots().found
+    slots.allocate(home, "web")
+    try:
+        after = room.look_slots().found
+    finally:
+        slots.release(home, "web")
+    free = [int(text.split("free: ")[1].split(";")[0]) for text in (before, after)]
+    # Others work on this host too: it may only have become one fewer, or fewer still.
+    assert free[1] < free[0]
+
+
+def test_groups_are_as_documented() -> None:
+    assert len(set(IDS)) == len(IDS)
+    page = (REPO / "docs" / "doctor.md").read_text()
+    assert [each for each in IDS if f"`{each}`" not in page] == []
+    assert set(Group) == {Group.NEEDED, Group.CAPACITY, Group.HOST}
+
+
+MOMENTS = (
+    "sandboxes/doctor-*",
+    "sandboxes/doctor-*/data/status",
+    "runtime/doctor-*.log",
+    "tmp/?*/tree",
+)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_leaves_nothing(
+    home: Path, signo: signal.Signals, moment: str
+) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "reconciler", "doctor"],
+        cwd=REPO,
+        env={**os.environ, "BOX_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    # No pause in between: some of it is there for a few milliseconds only.
+    while not any(home.glob(moment)):
+        assert child.poll() is None, "the moment was missed"
+    child.send_signal(signo)
+    assert child.wait(60) != 0
+    assert of_doctors(home) == []
