@@ -54,7 +54,7 @@ def try_container(home: Path, isolation: Isolation) -> Seen:
             ),
         )
         said = _run(Jail(home, chosen, name, name, policy))
-        return _judge(chosen.name, data / "status", slot, said)
+        return judge(chosen.name, data / "status", slot, said)
 
 
 def _run(wanted: Jail) -> str:
@@ -71,7 +71,11 @@ def _run(wanted: Jail) -> str:
         return started.complaint()
 
 
-def _judge(name: str, written: Path, slot: Slot | None, said: str) -> Seen:
+def judge(name: str, written: Path, slot: Slot | None, said: str) -> Seen:
+    """Whether what the program wrote, its own /proc/PID/status, is that of a VMM in its jail.
+
+    `slot` is that of a strict one, `said` what the program printed.
+    """
     try:
         owner = written.stat().st_uid
         status = procfs.parse_status(written.read_bytes())

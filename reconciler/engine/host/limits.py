@@ -51,14 +51,15 @@ def _write_all(layout: cgroups.Layout, path: str) -> Seen | None:
         file = hierarchy.directory(path) / name
         if not file.exists() and "sw" in name:
             return failed(f"this kernel limits no swap: there is no {name}", _NO_SWAP_LIMIT)
-        problem = _write(file, value)
+        problem = write_and_read_back(file, value)
         if problem:
             uid = os.getuid()
             return failed(problem, f"sudo box setup --user {uid}" if uid else f"ls -ld {file}")
     return None
 
 
-def _write(file: Path, value: int) -> str | None:
+def write_and_read_back(file: Path, value: int) -> str | None:
+    """Why a file of a cgroup does not hold `value` after that was written to it, or None."""
     try:
         cgroups.write_file(file, str(value).encode())
         held = file.read_text().strip()

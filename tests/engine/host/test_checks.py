@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends import runtime
+from reconciler.confinement.policy import Slot
 from reconciler.engine import slots
 from reconciler.engine.home import open_home
-from reconciler.engine.host import room
+from reconciler.engine.host import container, limits, room, throwaway
 from reconciler.engine.host.check import Check, Group, Status
 from reconciler.engine.host.checks import IDS, check_host
 from reconciler.linux import cgroups
@@ -73,6 +74,32 @@ def all_bases() -> list[int]:
 
     tables = subids.read_tables()
     return [slot.uid_base for slot in ids.slots(subids.ranges_of(tables, "root", 0))]
+
+
+def test_a_program_that_is_not_confined_is_told_by_all_that_it_lacks(tmp_path: Path) -> None:
+    ours = tmp_path / "status"
+    ours.write_bytes(Path("/proc/self/status").read_bytes())
+    seen = container.judge("runc", ours, Slot(0, 700_000, 700_000), "")
+    assert seen.status is Status.FAILED
+    for lack in ("UID 700000", "call filter", "no_new_privs", "all capabilities", "namespace"):
+        assert lack in seen.found
+    assert container.judge("runc", tmp_path / "nothing", None, "why").status is Status.FAILED
+
+
+def test_a_limit_that_the_kernel_does_not_hold_is_told(tmp_path: Path) -> None:
+    # A file that keeps what it had behind what is written stands for a kernel that rounds.
+    (tmp_path / "pids.max").write_text("100000\n")
+    said = limits.write_and_read_back(tmp_path / "pids.max", 129)
+    assert said == f"{tmp_path}/pids.max: wrote 129, and the kernel holds 129000"
+    assert "No such file" in (limits.write_and_read_back(tmp_path / "memory.max", 1) or "")
+
+
+def test_the_trial_of_a_running_doctor_is_not_taken_from_it(home: Path) -> None:
+    with throwaway.place(home) as name:
+        throwaway.sweep(home)
+        assert (home / "sandboxes" / name).is_dir()
+        throwaway.sweep_own(home)
+        assert not (home / "sandboxes" / name).exists()
 
 
 def test_what_fails_says_how_to_mend_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,10 +206,12 @@ def test_without_subordinate_ids_strict_fails_and_the_usermod_line_is_given(
 
 
 def test_ids_that_two_lines_give_are_a_finding(home: Path, tmp_path: Path) -> None:
-    said = with_subordinate_ids("root:700000:1048576\nother:800000:65536\n", home, tmp_path)
+    said = with_subordinate_ids("root:3000000000:1048576\nother:3000100000:65536\n", home, tmp_path)
     assert line_of(said, "ids").startswith("ids finding IDs given twice")
-    assert "/etc/subuid:1 (root: 700000-1748575) and /etc/subuid:2 (other" in line_of(said, "ids")
-    assert "hold IDs of others and are not used" in line_of(said, "slots")
+    assert "/etc/subuid:1 (root: 3000000000-3001048575) and /etc/subuid:2 (other" in line_of(
+        said, "ids"
+    )
+    assert "free: 14; 2 hold IDs of others and are not used" in line_of(said, "slots")
 
 
 def test_a_host_without_qemu_and_with_another_runc_is_told_so(home: Path, tmp_path: Path) -> None:

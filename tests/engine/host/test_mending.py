@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def test_only_what_gives_to_the_user_is_mended() -> None:
     assert {each.kind for each in both} == {NeedKind.SUBORDINATE_IDS, NeedKind.CGROUPS}
     assert all(each.needs_root for each in both)
     assert not [need for need in both if need.packages]
+    (only,) = mending.mendable((check("slots"),), STRANGER)
+    assert only.kind is NeedKind.SUBORDINATE_IDS
 
 
 def test_what_is_well_or_a_finding_is_left_alone() -> None:
@@ -59,6 +62,21 @@ def test_root_mends_and_twice_is_once(user: OrdinaryUser) -> None:
     # Nothing was given that was not asked for.
     after = [each for each in Path("/etc/subuid").read_text().splitlines() if user.name in each]
     assert after == lines
+
+
+@pytest.mark.root
+def test_ids_are_given_where_there_are_none_and_nothing_else_is(user: OrdinaryUser) -> None:
+    account = Account(user.name, user.uid, user.gid)
+    own = subids.ranges_of(subids.read_tables(), user.name, user.uid)
+    for option, given in (("--del-subuids", own.uids), ("--del-subgids", own.gids)):
+        for each in given:
+            ids = f"{each.start}-{each.end - 1}"
+            subprocess.run(["usermod", option, ids, user.name], check=True, timeout=60)
+    (met,) = mending.mend((check("slots"),), account, lambda text: None)
+    assert met.kind is NeedKind.SUBORDINATE_IDS
+    assert needs.usable_slots(account) >= 1
+    parents = cgroups.detect().directories(delegation.parent_of(user.uid))
+    assert not [path for path in parents if path.exists()]
 
 
 @pytest.mark.root
