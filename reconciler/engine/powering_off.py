@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 _PORT_SECONDS = 2.0
 _ANSWER_SECONDS = 5.0
 _POWER_OFF_SECONDS = 10.0
-_WRITE_OUT_SECONDS = 60.0
+WRITE_OUT_SECONDS = 60.0
 """For an agent that answered just now: cut short on a slow disk, what a command wrote is lost."""
 
 
-def power_off(directory: str | os.PathLike[str], token: bytes, vmm: Process, term_ms: int) -> bool:
+def power_off(
+    directory: str | os.PathLike[str],
+    token: bytes,
+    vmm: Process,
+    term_ms: int,
+    *,
+    write_out_seconds: float = WRITE_OUT_SECONDS,
+) -> bool:
     """Have the guest end all that runs in it, KILL after `term_ms`, and write /data out.
 
     True when it did so in time; its VMM may still run then, and has nothing left to do.
@@ -34,7 +41,7 @@ def power_off(directory: str | os.PathLike[str], token: bytes, vmm: Process, ter
         session.shutdown(term_ms)
         try:
             # The machine may be a while at switching itself off: whoever asked does that.
-            session.down(term_ms / 1000 + _WRITE_OUT_SECONDS)
+            session.down(term_ms / 1000 + write_out_seconds)
         except ChannelClosed:
             return vmm.wait(_POWER_OFF_SECONDS)
         return True

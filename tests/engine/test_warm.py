@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from reconciler.controller import conditions
-from reconciler.engine import admission, observe, records, warm, warming
+from reconciler.engine import admission, journal, observe, records, slots, warm, warming
 from reconciler.engine.observe import Observation, Waiting
 from reconciler.engine.plan import plan
 from reconciler.engine.records import WARM, SandboxRecord, VmRecord
@@ -20,6 +22,7 @@ from reconciler.engine.warming import Trouble
 from reconciler.linux import files
 from reconciler.linux.identity import ProcessIdentity
 from tests.engine import specs
+from tests.live import root_has_ids, until
 
 Sleeper = Callable[[], tuple[subprocess.Popen[bytes], ProcessIdentity]]
 HOME = Path("/home")
@@ -224,3 +227,53 @@ def test_the_condition_says_how_many_wait_and_why_not() -> None:
     held = Trouble(BUILT.digest, "no luck", 10, 10)
     assert said(seen(BUILT, A, warm_trouble=held)) == [("False", "Failed")]
     assert said(seen(BUILT), specs.spec(warm=0)) == []
+
+
+def failing(meanwhile: Callable[[], object]) -> Callable[[str], None]:
+    """A progress: what goes on while a VM starts, which is ended then."""
+
+    def progress(text: str) -> None:
+        if text == "getting a VM ready to wait":
+            meanwhile()
+            raise files.BrokenFile("its VM was ended")
+
+    return progress
+
+
+def open_times(path: Path) -> int:
+    """How often this process has a file open."""
+    count = 0
+    for fd in Path("/proc/self/fd").iterdir():
+        # The listing's own is gone by now.
+        with contextlib.suppress(FileNotFoundError):
+            count += fd.readlink() == path
+    return count
+
+
+def test_a_pass_that_brings_the_sandbox_down_meanwhile_is_waited_for(home: Path) -> None:
+    """It ends the VMs first, and only then the record says that none is wanted."""
+    declare(home)
+    lock = home / "sandboxes/web/lock"
+    with files.locked(lock):
+        filler = threading.Thread(target=warming.fill, args=(home, BUILT, failing(lambda: None)))
+        filler.start()
+        until(lambda: open_times(lock) > 1 or not filler.is_alive())
+        declare(home, specs.spec(state="stopped", warm=2))
+    filler.join(60)
+    assert warming.trouble(home, "web") is None
+    assert [event["reason"] for event in journal.read_events(home, "web")] == []
+
+
+@pytest.mark.root
+def test_a_sandbox_that_is_destroyed_while_a_vm_starts_gets_no_slot_back(home: Path) -> None:
+    """The VM may have been given one after `destroy` had released it."""
+    declare(home)
+
+    def destroyed() -> None:
+        (home / "sandboxes/web/record.json").unlink()
+        slots.allocate(home, "web")
+
+    with root_has_ids():
+        warming.fill(home, BUILT, failing(destroyed))
+        assert not slots.holds(home, "web")
+    assert warming.trouble(home, "web") is None

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,44 @@ def test_what_is_being_got_ready_when_it_is_not_wanted_any_more_goes(vms: Live, 
     (vms.folder / "slow.Boxfile").unlink()
     assert filling.wait(100) in (0, 1)
     assert list(records.vm_records(vms.home, "slow")) == []
+
+
+def test_one_that_is_ready_when_the_sandbox_is_brought_down_goes_and_is_no_failure(
+    vms: Live,
+) -> None:
+    """A pass ends the VMs first and only then says that none is wanted."""
+    vms.declare("late", WARM)
+    filling = vms.start("sync", str(vms.folder), stdout=subprocess.DEVNULL)
+    until(lambda: any(vm.kind == records.WARM for vm in records.vm_records(vms.home, "late")), 200)
+    with files.locked(vms.home / "sandboxes/late/lock"):
+        until(lambda: waiting(vms, "late"))
+        record = records.sandbox_record(vms.home, "late")
+        assert record is not None
+        stopped = replace(record, spec=replace(record.spec, state="stopped"))
+        records.keep_sandbox(vms.home, stopped)
+    assert filling.wait(100) == 0
+    assert list(records.vm_records(vms.home, "late")) == []
+    assert "WarmFailed" not in {event["reason"] for event in vms.events("late")}
+    (vms.folder / "late.Boxfile").unlink()
+    vms.box("destroy", "late")
+
+
+def test_a_controller_does_not_wait_for_a_warmup_that_hangs(vms: Live) -> None:
+    vms.declare("hangs", WARM + "warmup:\n  - sleep 600\n")
+    controller = vms.start(
+        "watch", str(vms.folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until(lambda: any(vm.kind == records.WARM for vm in records.vm_records(vms.home, "hangs")), 200)
+    vms.declare("other", SMALL + DATA)
+    until(lambda: records.vm_record(vms.home, "other") is not None)
+    # Not even of the same one it is in the way.
+    vms.declare("hangs", WARM.replace("built", "stopped"))
+    until(lambda: list(records.vm_records(vms.home, "hangs")) == [])
+    controller.send_signal(signal.SIGTERM)
+    assert controller.wait(60) == 0
+    for name in ("hangs", "other"):
+        (vms.folder / f"{name}.Boxfile").unlink()
+        vms.box("destroy", name)
 
 
 def test_a_warmup_that_fails_is_told_and_stops_nothing_else(vms: Live) -> None:
