@@ -1,4 +1,8 @@
-"""The escape suite, run whole in both isolations, and against launches that are too weak."""
+"""The escape suite, run whole in both isolations, and against launches that are too weak.
+
+What an ordinary user starts under strict differs from root's by whose the subordinate IDs are; that
+is read back in tests/engine/test_ordinary_user.py and tests/security/test_mutations.py.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.images.kernel import fetch_kernel
-from reconciler.linux import subids
 from tests.linux.ordinary_user import OrdinaryUser, made
 from tests.live import live, quiet, root_has_ids, until
 
@@ -90,9 +93,6 @@ def home() -> Iterator[Path]:
 def user(home: Path) -> Iterator[OrdinaryUser]:
     """An ordinary user with a checkout in src/ that runs, and a kernel."""
     with made() as it:
-        # useradd gives IDs for one strict sandbox, and there is a sibling.
-        line = subids.usermod_line(subids.read_tables(), it.name).split()
-        subprocess.run(line, check=True, timeout=60)
         packages = Path(sys.prefix, "lib").glob("python3.*/site-packages")
         for each in packages:
             below = it.home / "src/.venv" / each.relative_to(sys.prefix)
@@ -132,12 +132,11 @@ def test_no_attempt_succeeds_under_strict_as_root(home: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("isolation", ["standard", "strict"])
-def test_no_attempt_succeeds_as_an_ordinary_user(user: OrdinaryUser, isolation: str) -> None:
+def test_no_attempt_succeeds_under_standard_as_an_ordinary_user(user: OrdinaryUser) -> None:
     before = folders()
     drop = ("setpriv", "--reuid", str(user.uid), "--regid", str(user.gid), "--clear-groups")
     source = user.home / "src"
-    result = suite(source / "box", isolation, user.home / ".box", root=source, prefix=drop)
+    result = suite(source / "box", "standard", user.home / ".box", root=source, prefix=drop)
     assert (result.failed, result.status) == ([], 0), result.out
     assert len(result.passed) > 130
     assert folders() == before
