@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(VM_TIMEOUT_SECONDS))
             if qemu is None and "CI" not in os.environ:
                 item.add_marker(no_qemu)
+    # Where several files are tested at once, one that takes minutes and begins last keeps all but
+    # one of the cores waiting.
+    weight = Counter(item.path for item in items if item.get_closest_marker("vm"))
+    items.sort(key=lambda item: -weight[item.path])
 
 
 def short_folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from reconciler.engine import records, traces
 from reconciler.linux import cgroups, files, subids
@@ -23,6 +25,8 @@ SMALL = (
     "version: 1\nbase: builtin:busybox\nisolation: strict\nnetwork: none\ncpus: 1\nram_mib: 256\n"
 )
 DATA = "data_size: 64M\n"
+_IDS = Path("/run/box-tests-ids.lock")
+_GIVEN = Path("/run/box-tests-ids.given")
 
 
 def quiet(_text: str) -> None:
@@ -154,18 +158,46 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
 
 @contextmanager
 def root_has_ids() -> Iterator[None]:
-    """Root has subordinate IDs of its own, as quickstart gives it; given back afterwards."""
-    tables = subids.read_tables()
-    if os.geteuid() != 0 or subids.ranges_of(tables, "root", 0).uids:
+    """Root has subordinate IDs of its own, as quickstart gives it; given back by the last user.
+
+    Whoever uses them shares a lock, since tests of several processes do so at once.
+    """
+    if os.geteuid() != 0:
         yield
         return
-    line = subids.usermod_line(tables, "root").split()
-    subprocess.run(line, check=True, timeout=60)
-    try:
-        yield
-    finally:
-        taken = [word.replace("--add-", "--del-") for word in line]
-        subprocess.run(taken, check=True, timeout=60)
+    with _IDS.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        while not _root_has_ids():
+            # Without IDs nobody keeps the lock for long.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _root_has_ids():
+                _give()
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            _give_back(lock)
+
+
+def _root_has_ids() -> bool:
+    return bool(subids.ranges_of(subids.read_tables(), "root", 0).uids)
+
+
+def _give() -> None:
+    line = subids.usermod_line(subids.read_tables(), "root")
+    subprocess.run(line.split(), check=True, timeout=60)
+    _GIVEN.write_text(line)
+
+
+def _give_back(lock: IO[str]) -> None:
+    # Let go first: of two who did that only later, neither would be the last one.
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _GIVEN.exists():
+            taken = _GIVEN.read_text().replace("--add-", "--del-").split()
+            subprocess.run(taken, check=True, timeout=60)
+            _GIVEN.unlink()
 
 
 @contextmanager
