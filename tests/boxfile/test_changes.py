@@ -186,6 +186,7 @@ def test_values_of_variables_and_contents_of_files_are_not_told() -> None:
     assert "s3cret" not in " ".join(map(str, found))
 
 
+@pytest.mark.slow
 @given(BOXFILES, BOXFILES)
 def test_any_two_boxfiles_differ_in_what_differs(one: Boxfile, other: Boxfile) -> None:
     assert between(one, one) == ()

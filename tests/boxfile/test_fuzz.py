@@ -110,6 +110,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(TREES, st.sampled_from([None, True, False]))
 def test_no_tree_raises_anything_else(tree: object, flow: bool | None) -> None:  # noqa: FBT001
@@ -135,6 +136,7 @@ def misfits(draw: st.DrawFn) -> object:
             return data
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(misfits())
 def test_no_wrong_value_in_a_good_boxfile_raises_anything_else(data: object) -> None:

@@ -38,6 +38,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Taken:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_text_of_full_size_takes_a_second_or_100_mib(taken: Taken, name: str) -> None:
     assert len(HOSTILE[name]) <= MAX_BYTES

@@ -12,6 +12,7 @@ from tests.boxfile.corpus import EXAMPLES, GOOD
 from tests.boxfile.strategies import BOXFILES
 
 
+@pytest.mark.slow
 @given(BOXFILES)
 def test_what_is_rendered_loads_to_the_same(boxfile: Boxfile) -> None:
     assert load(render(boxfile).encode(), source="x") == boxfile

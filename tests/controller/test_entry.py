@@ -45,6 +45,7 @@ def test_a_file_gone_since_then(directory: int, folder: Path) -> None:
     assert state.reason == "Unreadable"
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read(directory: int, folder: Path) -> None:
     path = put(folder / "web.Boxfile", GOOD + "#" * 100_000)
     stop = threading.Event()

@@ -367,6 +367,7 @@ def test_a_socket_that_was_removed_leads_nowhere(world: World) -> None:
         assert world.refused(world.project) == ""
 
 
+@pytest.mark.slow
 def test_a_tree_too_large_to_be_searched_is_a_risk(world: World) -> None:
     flood(world.project / "many", SEARCHED_ENTRIES)
     assert "too many files lie in it" in world.refused(world.project)
@@ -466,6 +467,7 @@ def test_any_text_is_refused_or_found_and_nothing_else(
     assert found is None or (found and found.isprintable())
 
 
+@pytest.mark.slow
 def test_a_source_that_is_swapped_meanwhile_is_never_a_guarded_one(world: World) -> None:
     keys = (world.top / "home/.ssh").stat()
     ending = threading.Event()

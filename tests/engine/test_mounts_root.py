@@ -116,6 +116,7 @@ print(json.dumps([why(project / "in"), why(project), why(project, risky=True)]))
     assert found[1].startswith((own, "contains the kernel's files"))
 
 
+@pytest.mark.slow
 def test_everything_that_a_host_may_have_is_guarded_in_every_direction(top: Path) -> None:
     words = """
         /proc /sys /dev /etc/ssh /etc/shadow /etc/gshadow /var/lib/containers /run/containers

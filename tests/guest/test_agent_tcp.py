@@ -118,6 +118,7 @@ def test_a_bad_frame_is_answered_before_the_end(tcp: TcpAgent) -> None:
         assert sock.recv(1) == b""
 
 
+@pytest.mark.slow
 def test_who_does_not_leave_after_an_error_is_put_out(fresh_tcp: TcpAgent) -> None:
     with fresh_tcp.session() as session, fresh_tcp.connect() as sock:
         session.ping()  # by then the other connection is accepted

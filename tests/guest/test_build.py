@@ -9,6 +9,7 @@ from reconciler.errors import Missing
 from reconciler.guest.build import agent_version, build_agent, find_agent, host_architecture
 
 
+@pytest.mark.slow
 def test_the_agent_is_static_and_knows_its_sources(tmp_path: Path) -> None:
     binary = build_agent(tmp_path)
     data = binary.read_bytes()
@@ -19,6 +20,7 @@ def test_the_agent_is_static_and_knows_its_sources(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [binary]
 
 
+@pytest.mark.slow
 def test_the_same_sources_make_the_same_binary(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()

@@ -229,6 +229,7 @@ ENDLESS: dict[str, Iterable[bytes]] = {
 }
 
 
+@pytest.mark.slow
 def test_a_guest_that_goes_on_and_on_is_left_soon_after_the_time_limit() -> None:
     """All kinds at once, since each takes the time that a client gives after the limit."""
     left: dict[str, float] = {}

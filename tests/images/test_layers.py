@@ -257,6 +257,7 @@ def test_a_member_that_is_no_file_carries_no_data(tmp_path: Path) -> None:
     assert contents(tmp_path, data) == {b"after": b"x"}
 
 
+@pytest.mark.slow
 def test_many_files_are_read_in_reasonable_time(tmp_path: Path) -> None:
     count = 20_000
     data = layer(*(file(b"d%d/f%d" % (n % 100, n), b"x") for n in range(count)))

@@ -279,6 +279,7 @@ def bomb(unpacked_bytes: int) -> bytes:
     return gzip.compress(head[:512]) + piece * (unpacked_bytes // (16 << 20))
 
 
+@pytest.mark.slow
 def test_a_compression_bomb_costs_little_time_and_no_memory(tmp_path: Path) -> None:
     path = layout([bomb(6 << 30)]).pack(tmp_path / "x.tar")
     assert path.stat().st_size < 10 << 20

@@ -61,6 +61,7 @@ def test_an_unknown_system_is_told_about_box_kernel(
         unpack_kernel(os_release, machine, tmp_path, print)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/usr/bin/apt-get").exists(), reason="needs apt")
 def test_a_package_list_without_the_kernel_says_update(tmp_path: Path) -> None:
     # A machine for which this distribution's lists hold no kernel looks like empty lists.

@@ -245,6 +245,7 @@ def test_a_mount_below_an_object_is_told_with_its_place(tmp_path: Path) -> None:
     assert inner == expected
 
 
+@pytest.mark.slow
 def test_a_swapped_component_leads_to_one_of_both_or_nowhere(tmp_path: Path) -> None:
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()

@@ -93,6 +93,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.parametrize("isolation", ["strict", "standard"])
 def test_an_ordinary_users_weaker_launches_are_named_too(

@@ -140,6 +140,7 @@ class TestSync:
             "type", "status", "reason", "message", "observed_generation", "last_transition_time",
         }  # fmt: skip
 
+    @pytest.mark.slow
     def test_a_mass_deletion_needs_its_word(self, box: Box) -> None:
         paths = [box.put(name) for name in ("a", "b")]
         box("sync")
@@ -164,6 +165,7 @@ class TestSync:
 
 
 class TestWatch:
+    @pytest.mark.slow
     def test_it_follows_the_folder_and_ends_in_order(self, box: Box) -> None:
         with box.watch() as child:
             path = box.put("web")
@@ -178,6 +180,7 @@ class TestWatch:
             assert child.wait(10) == 0
             assert time.monotonic() - begun < 2
 
+    @pytest.mark.slow
     def test_the_second_is_refused_with_who_is_first(self, box: Box) -> None:
         with box.watch() as child:
             for command in ("watch", "sync"):
@@ -206,6 +209,7 @@ class TestWatch:
             finally:
                 child.kill()
 
+    @pytest.mark.slow
     def test_a_confirmation_is_handed_to_it(self, box: Box) -> None:
         paths = [box.put(name) for name in ("a", "b")]
         box("sync")
@@ -254,6 +258,7 @@ class TestEvents:
             assert any(json.loads(line)["sandbox"] == "db" for line in child.stdout)
             child.kill()
 
+    @pytest.mark.slow
     def test_the_chain_is_checked(self, box: Box) -> None:
         assert box("events", "--verify").stdout.startswith("0 events")
         box.put("web")

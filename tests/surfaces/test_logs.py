@@ -87,6 +87,7 @@ def test_what_a_guest_printed_cannot_drive_the_terminal(home: Path) -> None:
     assert done.stdout == HOSTILE * 2 + b"prompt: \n"
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_with_what_to_do(home: Path) -> None:
     for words, told in (
         ("nosuch", "There is no sandbox nosuch.\nhint: `box ls`"),

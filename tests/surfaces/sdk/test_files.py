@@ -150,6 +150,7 @@ class Digest(io.RawIOBase):
         return len(data)
 
 
+@pytest.mark.slow
 def test_a_large_file_streams_both_ways_in_little_memory(box: Sandbox, there: Path) -> None:
     size = 256 * MIB
     with (there / "large").open("wb") as file:
