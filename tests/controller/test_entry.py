@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,9 +31,8 @@ def test_a_good_file(directory: int, folder: Path) -> None:
 def test_a_fifo_put_there_since_it_was_looked_at(directory: int, folder: Path) -> None:
     path = folder / "web.Boxfile"
     os.mkfifo(path)
-    begun = time.monotonic()
+    # Were it opened as a file is, this would wait for a writer for ever.
     state = read(directory, path)
-    assert time.monotonic() - begun < 1
     assert isinstance(state, Faulty)
     assert state.reason == "NotRegular"
 

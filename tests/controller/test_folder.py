@@ -108,14 +108,17 @@ class TestNames:
         assert entry.name == "\\x1b[31m"
 
 
+def bytes_read() -> int:
+    """How much this process has read in its life."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
 class TestKinds:
     """C1, C2, C3, C5, B18: what is no readable file of a sensible size."""
 
     def test_a_fifo_does_not_block(self, folder: Path) -> None:
         os.mkfifo(folder / "pipe.Boxfile")
-        begun = time.monotonic()
         assert fault(Folder(folder).scan(), "pipe") == "NotRegular"
-        assert time.monotonic() - begun < 1
 
     def test_a_directory_called_like_a_file(self, folder: Path) -> None:
         (folder / "d.Boxfile").mkdir()
@@ -143,9 +146,9 @@ class TestKinds:
     def test_a_huge_sparse_file_is_not_read(self, folder: Path) -> None:
         with (folder / "h.Boxfile").open("wb") as file:
             file.truncate(2 << 30)
-        begun = time.monotonic()
+        before = bytes_read()
         assert fault(scan_of(folder), "h") == "TooLarge"
-        assert time.monotonic() - begun < 1
+        assert bytes_read() - before < 1 << 20
 
     def test_mounts_are_judged_anew_and_nothing_is_parsed_again(self, folder: Path) -> None:
         source = folder.parent / "shared"

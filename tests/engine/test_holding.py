@@ -124,7 +124,7 @@ def test_the_end_of_the_holders_command_wakes_too(home: Path, sleeper: Sleeper) 
     began = time.monotonic()
     assert holding.when_free(home, "web", 60, start, ignore) == vm
     later.join()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -138,7 +138,7 @@ def test_a_wait_ends_when_it_is_over(home: Path, sleeper: Sleeper, *, known: boo
     began = time.monotonic()
     with pytest.raises(DataHeld, match=r"Waited 0\.4 s\. ") as caught:
         holding.when_free(home, "web", 0.4, start, ignore)
-    assert 0.4 <= time.monotonic() - began < 5
+    assert 0.4 <= time.monotonic() - began < 30
     assert caught.value.exit_code == 125
     assert caught.value.hint is not None
 
@@ -157,7 +157,7 @@ def test_a_signal_ends_the_wait(home: Path, sleeper: Sleeper) -> None:
     with pytest.raises(KeyboardInterrupt):
         holding.when_free(home, "web", 60, start, ignore)
     later.join()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_another_failure_is_not_waited_out(home: Path) -> None:
@@ -221,4 +221,4 @@ def test_who_waits_is_told_soon_after_the_holder_was_frozen(home: Path, sleeper:
     began = time.monotonic()
     with pytest.raises(Frozen):
         holding.when_free(home, "web", 60, start, waiting)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30

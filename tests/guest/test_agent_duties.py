@@ -181,7 +181,7 @@ def test_a_child_that_holds_the_output_ends_with_its_command(machine: Vm) -> Non
     start = time.monotonic()
     end, said = machine.shell("setsid sleep 383 & echo up")
     assert (end, said) == (Exit(0, 0, timed_out=False, truncated=True), "up\n")
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 60
     wait_until_gone(machine, 383)
 
 

@@ -29,7 +29,7 @@ from tests.guest.test_agent import NONCE, exec_frame, next_frame
 PENDING = 16
 PROVE_SECONDS = 3.0
 # What a busy machine adds.
-SLACK_SECONDS = 1.0
+SLACK_SECONDS = 20.0
 PING_SECONDS = 1.0
 
 
@@ -93,7 +93,7 @@ def test_three_seconds_are_for_all_bytes_together(tcp: TcpAgent) -> None:
     with tcp.connect() as silent, tcp.connect() as dribbler:
         for byte in tcp.token[:2]:
             dribbler.sendall(bytes([byte]))
-            assert not select.select([silent, dribbler], [], [], 1.4)[0]
+            assert not select.select([silent, dribbler], [], [], 1.0)[0]
         with contextlib.suppress(ConnectionError):
             dribbler.sendall(tcp.token[2:3])
         assert read_to_end(silent) == read_to_end(dribbler) == b""

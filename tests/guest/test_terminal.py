@@ -191,7 +191,7 @@ def test_signals_reach_the_leader_s_group(session: Session) -> None:
     threading.Timer(0.3, session.signal, [signal.SIGHUP]).start()
     start = time.monotonic()
     assert run(session, "sleep 300")[0] == Exit(-1, signal.SIGHUP, timed_out=False)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
 
 
 def test_limits_are_in_force(session: Session) -> None:

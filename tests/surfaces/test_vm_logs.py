@@ -121,7 +121,7 @@ def test_the_console_outlives_its_machine_and_is_followed_over_a_restart(web: Li
     os.kill(web.pid("web"), signal.SIGSTOP)
     start = time.monotonic()
     done = web.box("logs", "web", "--console", "--tail", "1")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert b"what is shown is older" in done.stderr
     os.kill(web.pid("web"), signal.SIGCONT)
     web.box("down", "web")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from reconciler.confinement.facts import Fact, Verdict
 from reconciler.engine import observe, records
 from reconciler.engine.records import VmRecord
 from reconciler.linux import files
 from tests.live import Live
+
+pytestmark = [pytest.mark.vm, pytest.mark.root]
 
 
 def record(vms: Live, name: str) -> VmRecord:

@@ -53,7 +53,7 @@ def test_a_save_that_never_ends_is_given_up(tmp_path: Path) -> None:
         before = time.monotonic()
         with pytest.raises(QmpError, match="in time"):
             control.save(qmp, state.fileno(), timeout_seconds=0.3)
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 30
 
 
 @pytest.mark.parametrize("said", ["%%%", 5, None, {"a": 1}, "abc"])

@@ -93,7 +93,7 @@ def test_a_peer_that_never_stops_talking_is_late() -> None:
         before = time.monotonic()
         with pytest.raises(QmpError, match="in time"):
             qmp.execute("cont", timeout_seconds=0.3)
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 30
 
 
 def test_a_silent_peer_is_late() -> None:
@@ -132,8 +132,8 @@ def test_events_before_an_answer_are_kept_in_order_and_bounded() -> None:
     with connected(answer) as (qmp, _):
         qmp.execute("cont")
         # The four oldest are gone: 64 are kept.
-        assert qmp.wait_event("STEP", timeout_seconds=1) == {"n": 4}
-        assert qmp.wait_event("STEP", timeout_seconds=1) == {"n": 5}
-        assert qmp.wait_event("LAST", timeout_seconds=1) == {}
+        assert qmp.wait_event("STEP", timeout_seconds=30) == {"n": 4}
+        assert qmp.wait_event("STEP", timeout_seconds=30) == {"n": 5}
+        assert qmp.wait_event("LAST", timeout_seconds=30) == {}
         with pytest.raises(QmpError, match="in time"):
             qmp.wait_event("STEP", timeout_seconds=0.1)
