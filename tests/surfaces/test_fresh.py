@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from reconciler.engine.home import disk_of, open_home
 from reconciler.engine.records import WARM, SandboxRecord
 from reconciler.linux import files, identity
 from tests.engine import specs, stuck_vm
-from tests.live import Live
+from tests.live import Live, until
 
 VM = "web.00000001"
 BUILT = specs.spec(state="built", warm=1)
@@ -36,12 +37,10 @@ def waiting(box_home: Path, tmp_path: Path) -> Iterator[tuple[Live, subprocess.P
             vm.directory(home).mkdir(mode=0o700)
             warm.note_sources(vm.directory(home), {})
             contact.note_boundary(vm.directory(home), {})
-            # Nobody fills the pool anew as long as we are the one who does.
-            with warm.filling(home, "web"):
-                yield Live(home, tmp_path), vmm
-                (home / "sandboxes/web/record.json").unlink()
+            yield Live(home, tmp_path), vmm
+            # Whoever is to fill the pool takes away what is left of the VM, and has its lock.
             with files.locked(home / "sandboxes/web/warm.lock", timeout_seconds=60):
-                pass
+                until(lambda: list((home / "run").iterdir()) == [])
         finally:
             vmm.kill()
 
@@ -51,9 +50,14 @@ def test_a_run_says_so_when_its_guest_did_not_write_data_out(
     waiting: tuple[Live, subprocess.Popen[bytes]], *, written: bool
 ) -> None:
     box, vmm = waiting
-    ending = stuck_vm.WritingOut() if written else stuck_vm.refuse
-    if isinstance(ending, stuck_vm.WritingOut):
-        ending.let()
+    writing = stuck_vm.WritingOut()
+    writing.let()
+
+    def ending(client: socket.socket) -> None:
+        # Nobody is to fill the pool anew.
+        (box.home / "sandboxes/web/record.json").unlink()
+        (writing if written else stuck_vm.refuse)(client)
+
     with stuck_vm.served(box.home / "run" / VM, ending):
         done = box.box("run", "web", "--", "true", status=stuck_vm.STATUS)
     assert done.stdout == b"done\n"
