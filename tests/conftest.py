@@ -46,8 +46,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(no_qemu)
     # Where several files are tested at once, one that takes minutes and begins last keeps all but
     # one of the cores waiting.
-    weight = Counter(item.path for item in items if item.get_closest_marker("vm"))
-    items.sort(key=lambda item: -weight[item.path])
+    vm = Counter(item.path for item in items if item.get_closest_marker("vm"))
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (-vm[item.path], -slow[item.path]))
 
 
 def short_folder() -> Path:
