@@ -116,7 +116,7 @@ class Limits:
 
 def detect(mountinfo: bytes | None = None) -> Layout:
     """The hierarchies of `mountinfo`, by default our own. Raises OSError, ParseError."""
-    data = Path("/proc/self/mountinfo").read_bytes() if mountinfo is None else mountinfo
+    data = _read("/proc/self/mountinfo") if mountinfo is None else mountinfo
     # Mounts stay as they are, mostly; what version 2 offers is asked each time.
     return _layout(data, tuple(_v2_controllers(each) for each in _v2_mounts(data)))
 
@@ -248,7 +248,7 @@ def _below(directory: Path) -> list[Path]:
     """All cgroups below one, parents first."""
     with contextlib.suppress(FileNotFoundError):
         # The kernel counts those right below as links, besides its own two (fs/kernfs/inode.c).
-        if directory.stat().st_nlink == _LINKS_OF_A_LEAF:
+        if os.stat(directory).st_nlink == _LINKS_OF_A_LEAF:
             return []
     return [
         Path(parent) / child for parent, children, _ in os.walk(directory) for child in children

@@ -7,12 +7,11 @@ import functools
 import os
 import socket
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.confinement.policy import RUNTIME_DEVICES
 from reconciler.confinement.reading import HostReading, MountSource, NamespaceId, Unreadable
-from reconciler.linux import places, procfs
+from reconciler.linux import identity, places, procfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ def read_host(policy: Policy) -> HostReading:
     Raises OSError when /proc/self cannot be read; a path of the policy that cannot be looked up
     is an Unreadable in the answer.
     """
-    mountinfo = Path("/proc/self/mountinfo").read_bytes()
+    mountinfo = identity.read_at(-1, "/proc/self/mountinfo")
     paths = [*RUNTIME_DEVICES, *policy.devices, *(each.source for each in policy.binds)]
     maybe = (*policy.masked_paths, *policy.read_only_paths)
     return HostReading(
@@ -41,7 +40,7 @@ def read_host(policy: Policy) -> HostReading:
         kernel_mount_ids=_kernel_mount_ids(),
         open_files=frozenset(_open_files(policy.open_files)),
         machine=os.uname().machine,
-        oom_score_adj=int(Path("/proc/self/oom_score_adj").read_bytes()),
+        oom_score_adj=int(identity.read_at(-1, "/proc/self/oom_score_adj")),
         memory_device=_own_device(_memory),
         kernel_device=_own_device(_event),
         device_numbers=frozenset(_device_numbers((*RUNTIME_DEVICES, *policy.devices))),
@@ -54,7 +53,7 @@ def _namespaces() -> dict[str, NamespaceId | Unreadable]:
     found: dict[str, NamespaceId | Unreadable] = {}
     for kind in KINDS:
         try:
-            link = Path(f"/proc/self/ns/{kind}").stat()
+            link = os.stat(f"/proc/self/ns/{kind}")
         except FileNotFoundError:
             continue  # this kernel has no such namespace
         except OSError as error:

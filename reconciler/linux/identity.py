@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.errors import BoxError
@@ -83,8 +84,9 @@ class Process(NamedTuple):
         return read_at(self.directory, name)
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str:
-    """This boot's random ID."""
+    """This boot's random ID, which outlives every process."""
     with open(_BOOT_ID, encoding="ascii") as file:
         return file.read().strip()
 
