@@ -31,11 +31,6 @@ from reconciler.vmm import qemu
 
 Probe = Callable[[], Seen]
 
-_SLOW = {
-    "agent": "compiling the guest's agent, if need be",
-    "images": "making an image",
-    "container.strict": "starting a container",
-}
 _NEEDED = (
     "runtime",
     "qemu",
@@ -83,8 +78,6 @@ def _check_all(home: Path, progress: Progress, *, boot: bool) -> tuple[Check, ..
     found: dict[str, Seen] = {}
     # What a trial takes for a moment does not count as held.
     for check_id in sorted(IDS, key=lambda each: _GROUPS[each] is not Group.CAPACITY):
-        if check_id in _SLOW:
-            progress(_SLOW[check_id])
         found[check_id] = _seen(probes[check_id])
     return tuple(
         Check(each, group, found[each], os.getuid(), bearing_of(each, found[each]))
@@ -114,13 +107,15 @@ def _probes(home: Path, progress: Progress, *, boot: bool) -> dict[str, Probe]:
         "runtime": partial(programs.try_runtime, home),
         "qemu": partial(programs.try_qemu, home),
         "kernel": partial(programs.try_kernel, home),
-        "agent": partial(programs.try_agent, home),
+        "agent": partial(programs.try_agent, progress),
         "images": partial(programs.try_images, home),
         "namespaces": lambda: ok(f"made {check_namespaces()}"),
         "ids": ranges.look,
         "cgroups": partial(limits.try_limits, home),
-        "container.strict": partial(container.try_container, home, "strict"),
-        "container.standard": _standard(partial(container.try_container, home, "standard")),
+        "container.strict": partial(container.try_container, home, "strict", progress),
+        "container.standard": _standard(
+            partial(container.try_container, home, "standard", progress)
+        ),
         "accelerator.strict": partial(guest.try_guest, home, "strict", progress, boot=boot),
         "accelerator.standard": _standard(
             partial(guest.try_guest, home, "standard", progress, boot=boot)

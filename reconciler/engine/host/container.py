@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from reconciler.confinement.policy import BindMount, Isolation, Slot, policy_for
 from reconciler.engine import slots
 from reconciler.engine.host import throwaway
 from reconciler.engine.host.check import Seen, failed, not_applicable, ok
+from reconciler.engine.parts import Progress
 from reconciler.images import busybox
 from reconciler.linux import identity, procfs
 from reconciler.linux.ids import NoSlot
@@ -24,13 +24,14 @@ _END_SECONDS = 10.0
 _COMMAND = ("/busybox", "dd", "if=/proc/self/status", "of=/data/status", "bs=64k")
 
 
-def try_container(home: Path, isolation: Isolation) -> Seen:
+def try_container(home: Path, isolation: Isolation, progress: Progress) -> Seen:
     """Start a container under the policy of a VMM, which writes down what it is.
 
     It writes to a directory as a shared /data is: the file is the slot's. Raises BoxError, OSError.
     """
     chosen = runtime.find_runtime()
     runtime.ensure_delegation(chosen)
+    progress(f"starting a container under {isolation}")
     with throwaway.place(home) as name:
         try:
             slot = slots.allocate(home, name) if isolation == "strict" else None
@@ -61,14 +62,20 @@ def _run(wanted: Jail) -> str:
     """Run the program to its end, and return what it printed."""
     with jail.start(wanted, _COMMAND, pass_fds=()) as started:
         started.wait()
-        # One that has ended already has no identity any more.
-        with (
-            contextlib.suppress(jail.JailFailed),
-            identity.open_process(started.identity()) as process,
-        ):
-            if process is not None and not process.wait(_END_SECONDS):
-                return "it did not end in time"
+        if not _ended(started):
+            return "it did not end in time"
         return started.complaint()
+
+
+def _ended(started: jail.StartedJail) -> bool:
+    try:
+        who = started.identity()
+    except jail.JailFailed:
+        return True  # so fast that it has no identity any more
+    # The runtime's own process becomes the program, which is another file then.
+    same = who._replace(exe_dev=None, exe_ino=None)
+    with identity.open_process(same) as process:
+        return process is None or process.wait(_END_SECONDS)
 
 
 def judge(name: str, written: Path, slot: Slot | None, said: str) -> Seen:

@@ -57,7 +57,7 @@ def _remembered(home: Path, isolation: Isolation) -> Seen:
     why = accelerator.reason(home, isolation)
     fix = "use a host with working hardware virtualisation; then: box doctor --boot"
     if not accelerator.DEVICE.exists():
-        fix = "switch virtualisation on in the firmware, then: sudo modprobe kvm_intel kvm_amd -a"
+        fix = "switch virtualisation on (firmware; of a VM: its host), and load KVM's module"
     elif "Permission denied" in why:
         # A slot's UID is in no group: the node's mode is what lets it in.
         fix = (

@@ -42,26 +42,29 @@ def check_namespaces() -> str:
         raise Missing(
             "The kernel does not let this user make the namespaces of a jail.",
             details=said or None,
-            hint=_forbidding_setting(),
+            hint=forbidding_setting(),
         )
     return "a mount namespace" if maps is None else "user and mount namespaces"
 
 
-def _forbidding_setting() -> str:
-    """The command that lifts what forbids user namespaces here, as far as it is known."""
+def forbidding_setting(root: Path = Path("/")) -> str:
+    """The command that lifts what forbids user namespaces here, as far as it is known.
+
+    `root` is where proc/ is.
+    """
     # Ubuntu 23.10 and later: a user namespace is made, but gives no capabilities.
-    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+    if _setting(root, "kernel/apparmor_restrict_unprivileged_userns") == "1":
         return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
     # A patch of Debian's.
-    if _setting("kernel/unprivileged_userns_clone") == "0":
+    if _setting(root, "kernel/unprivileged_userns_clone") == "0":
         return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
-    if _setting("user/max_user_namespaces") == "0":
+    if _setting(root, "user/max_user_namespaces") == "0":
         return "sudo sysctl -w user.max_user_namespaces=10000"
     return "in a container: start it so that it may make user and mount namespaces"
 
 
-def _setting(name: str) -> str | None:
+def _setting(root: Path, name: str) -> str | None:
     try:
-        return Path("/proc/sys", name).read_text().strip()
+        return (root / "proc/sys" / name).read_text().strip()
     except OSError:
         return None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reconciler.backends import runtime, vmm_files
 from reconciler.engine.host.check import Seen, failed, ok
+from reconciler.engine.parts import Progress
 from reconciler.guest import build
 from reconciler.images import busybox, filesystem, kernel
 from reconciler.images.scratch import scratch
@@ -46,8 +47,10 @@ def try_kernel(home: Path) -> Seen:
     return ok(f"{found.release} ({found.source})")
 
 
-def try_agent(_home: Path) -> Seen:
+def try_agent(progress: Progress) -> Seen:
     """The guest's agent is of this version's sources; compiled if need be. Raises BoxError."""
+    if build.built_agent(build.host_architecture()) is None:
+        progress("compiling the guest's agent")
     return ok(str(build.find_agent()))
 
 

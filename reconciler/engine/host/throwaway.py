@@ -22,7 +22,8 @@ from reconciler.linux import identity
 from reconciler.linux.identity import ProcessIdentity
 
 _PREFIX = "doctor-"
-_NAME = re.compile(r"doctor-([0-9]{1,10})-([0-9]{1,20})-[0-9a-f]{8}")
+# A PID has at most seven digits (PID_MAX_LIMIT).
+_NAME = re.compile(r"doctor-([0-9]{1,7})-([0-9]{1,20})-[0-9a-f]{8}")
 
 
 @contextlib.contextmanager

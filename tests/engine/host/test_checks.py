@@ -148,7 +148,7 @@ def test_what_a_killed_doctor_left_is_taken_away_by_the_next(home: Path) -> None
 
 
 def test_a_sandbox_of_somebodys_that_is_called_like_a_trial_stays(home: Path) -> None:
-    name = "doctor-999999999-1-00000000"
+    name = "doctor-4194305-1-00000000"
     (home / "sandboxes" / name).mkdir()
     (home / "sandboxes" / name / "record.json").write_text("{}")
     (home / "sandboxes" / "doctor-who").mkdir()
