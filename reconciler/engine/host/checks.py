@@ -27,6 +27,7 @@ from reconciler.engine.parts import Progress
 from reconciler.errors import BoxError, Missing, as_box_error
 from reconciler.guest import build
 from reconciler.linux import cgroups, process
+from reconciler.linux.subids import BrokenTable
 from reconciler.vmm import qemu
 
 Probe = Callable[[], Seen]
@@ -95,6 +96,10 @@ def _seen(probe: Probe) -> Seen:
 
 
 def _last_resort(raised: BoxError | OSError) -> str:
+    if isinstance(raised, BrokenTable):
+        return "correct that line: subuid(5), passwd(5)"
+    if isinstance(raised, process.CommandFailed):
+        return "run that command yourself, and mend what it complains of"
     place = getattr(raised, "filename", None)
     if place:
         return f"let UID {os.getuid()} use {place}: ls -ld {place}"

@@ -1,24 +1,24 @@
-"""`doctor`: every part of the host tried, and what to do about those that do not work."""
+"""`doctor`: every part of the host tried, and what to do about those that do not work.
+
+What tries it is imported when it is asked for: no other command has use for it.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from reconciler.engine.home import open_home
-from reconciler.engine.host import mending
-from reconciler.engine.host.check import Check
-from reconciler.engine.host.checks import check_host
 from reconciler.engine.host.need import Account, own_account
-from reconciler.surfaces import render
 from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.quickstart import pasteable
 from reconciler.surfaces.cli.terminal import tell
-from reconciler.surfaces.doctor import document, text
-from reconciler.surfaces.security_report.lines import draw
+
+if TYPE_CHECKING:
+    from reconciler.engine.host.check import Check
 
 Output = Annotated[
     Literal["text", "json"], typer.Option("--output", "-o", help="How to print: text or json.")
@@ -55,6 +55,9 @@ def doctor(output: Output = "text", *, fix: Fix = False, boot: Boot = False) -> 
     Exit status: 1 when something failed, with --fix when something still does;
     else 0. docs/doctor.md says of each check what it means.
     """
+    from reconciler.engine.host.checks import check_host
+    from reconciler.surfaces.doctor.document import works
+
     with unwinding():
         home = open_home()
         checks = check_host(home, _progress, boot=boot)
@@ -63,14 +66,26 @@ def doctor(output: Output = "text", *, fix: Fix = False, boot: Boot = False) -> 
             mended = _mend(checks, own_account(os.getuid(), os.getgid()))
             if mended:
                 checks = check_host(home, _progress, boot=boot)
+    _show(checks, mended, output)
+    return 0 if works(checks) else 1
+
+
+def _show(
+    checks: tuple[Check, ...], mended: tuple[str, ...], output: Literal["text", "json"]
+) -> None:
+    from reconciler.surfaces import render
+    from reconciler.surfaces.doctor import document, text
+    from reconciler.surfaces.security_report.lines import draw
+
     if output == "json":
         render.as_json(document.document(checks, mended))
     else:
         draw(text.lines(checks), render.console())
-    return 0 if document.works(checks) else 1
 
 
 def _mend(checks: tuple[Check, ...], account: Account) -> tuple[str, ...]:
+    from reconciler.engine.host import mending
+
     needs = mending.mendable(checks, account)
     root = account.uid == 0
     for need in needs:

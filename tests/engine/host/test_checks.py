@@ -234,6 +234,28 @@ def test_a_host_without_qemu_and_with_another_runc_is_told_so(home: Path, tmp_pa
         assert "CVE-2025-31133" in line_of(said, "version.runc")
 
 
+def test_a_table_that_cannot_be_understood_is_told_by_its_line(home: Path, tmp_path: Path) -> None:
+    said = with_subordinate_ids("root:100000:65536\nroot:lots\n", home, tmp_path)
+    for check_id in ("ids", "slots"):
+        line = line_of(said, check_id)
+        assert line.startswith(f"{check_id} failed /etc/subuid:2")
+        assert line.endswith("fix: correct that line: subuid(5), passwd(5)")
+    assert line_of(said, "container.strict").startswith("container.strict failed")
+
+
+def test_a_program_that_ends_badly_is_told_with_its_line(home: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "program"
+    broken.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
+    broken.chmod(0o755)
+    real = runtime.find_runtime().path
+    said = in_a_mount_namespace(f"mount --bind {broken} {real}", REPORT, home)
+    line = line_of(said, "runtime")
+    assert line.startswith("runtime failed")
+    assert f"$ {real} --version" in line
+    assert "no such library" in line
+    assert "fix: run that command yourself" in line
+
+
 def test_a_full_disk_fails_by_its_numbers(home: Path) -> None:
     shell = f"mount -t tmpfs -o size=8m,nr_inodes=100,mode=700 tmpfs {home}"
     opening = "from reconciler.engine.home import private_home\nprivate_home(Path(sys.argv[1]))\n"
