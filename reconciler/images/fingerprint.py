@@ -21,6 +21,7 @@ _CACHE_ENTRIES = 512
 # or more, so a file this fresh is hashed again next time.
 _TICK_NS = 20_000_000
 _LOADER_SECONDS = 20.0
+_MOST_BYTES = 1 << 30  # kernels, programs and their libraries have some 100 MB
 
 
 def file_digest(home: Path, path: Path) -> str:
@@ -102,8 +103,11 @@ def _hash_path(path: Path) -> tuple[str | None, str]:
     # Non-blocking: a FIFO in the place of a file would wait for a writer.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
             raise BoxError(f"{path} is not a regular file")
+        if facts.st_size > _MOST_BYTES:
+            raise BoxError(f"{path} is too large to be a part of a VM")
         return _hash(fd)
     finally:
         os.close(fd)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reconciler.errors import BoxError, Missing
 from reconciler.images.bzimage import is_bzimage, release, vmlinux
@@ -18,7 +19,7 @@ from reconciler.images.modules import needed_modules
 from reconciler.images.packages import unpack_kernel
 from reconciler.images.progress import Progress
 from reconciler.images.scratch import scratch
-from reconciler.linux.files import read_json, sync_directory, write_atomic, write_json
+from reconciler.linux.files import BrokenFile, read_json, sync_directory, write_atomic, write_json
 from reconciler.linux.process import CommandFailed
 
 _MODE = 0o444  # mounted into jails, where another user ID reads them; the directory above is 0700
@@ -141,7 +142,7 @@ def _read(image: Path) -> bytes:
 
 def _put(made: Path, target: Path) -> None:
     """Move a whole kernel to its place; one of the same release but another origin gives way."""
-    if target.exists() and read_json(target / "meta.json") != read_json(made / "meta.json"):
+    if target.exists() and _meta(target) != _meta(made):
         # Running guests keep the files they have mounted.
         target.rename(made.with_name("old"))
     try:
@@ -151,6 +152,12 @@ def _put(made: Path, target: Path) -> None:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     sync_directory(target.parent)
+
+
+def _meta(directory: Path) -> dict[str, Any] | None:
+    with contextlib.suppress(FileNotFoundError, BrokenFile):
+        return read_json(directory / "meta.json")
+    return None
 
 
 def _bootable(image: bytes, progress: Progress) -> tuple[str, bytes]:
@@ -177,9 +184,16 @@ def _modules_below(directory: Path, release: str) -> Path | None:
 
 
 def _load(directory: Path) -> Kernel:
-    facts = read_json(directory / "meta.json")
-    modules = tuple(directory / "modules" / f"{name}.ko" for name in facts["order"])
-    return Kernel(facts["release"], directory / facts["image"], modules, facts["source"])
+    try:
+        facts = read_json(directory / "meta.json")
+        modules = tuple(directory / "modules" / f"{name}.ko" for name in facts["order"])
+        return Kernel(facts["release"], directory / facts["image"], modules, facts["source"])
+    except (BrokenFile, KeyError, TypeError) as error:
+        raise BrokenFile(
+            f"The kernel in {directory} cannot be told.",
+            details=str(error),
+            hint=f"take the folder away, then `box quickstart` fetches one: {directory}",
+        ) from error
 
 
 def _version(release: str) -> tuple[int, ...]:

@@ -35,18 +35,18 @@ def find_image(home: Path, base: str, identity: str | None) -> Image | None:
 
     `identity` tells the source's contents; None means that any build of this base will do.
     """
-    known = _references(home).get(base)
-    if known is None or identity not in (None, known["identity"]):
-        return None
-    directory = home / "images" / known["digest"]
     try:
+        known = _references(home)[base]
+        if identity not in (None, known["identity"]):
+            return None
+        directory = home / "images" / known["digest"]
         facts = read_json(directory / "meta.json")
         path = directory / facts["file"]
-        size_bytes = path.stat().st_size
-    except FileNotFoundError:
+        config = ImageConfig.from_json(facts["config"])
+        return Image(known["digest"], path, facts["fstype"], config, path.stat().st_size)
+    except (FileNotFoundError, BrokenFile, KeyError, TypeError):
+        # Not there, or not what we write: it is made anew.
         return None
-    config = ImageConfig.from_json(facts["config"])
-    return Image(known["digest"], path, facts["fstype"], config, size_bytes)
 
 
 def keep_image(made: FilesystemImage, config: ImageConfig, home: Path) -> str:
@@ -66,9 +66,10 @@ def keep_image(made: FilesystemImage, config: ImageConfig, home: Path) -> str:
     try:
         made.path.parent.rename(images / digest)
     except OSError as error:
-        # It is there already: the name tells the contents.
+        # It is there already: the name tells the contents, if nobody has torn what tells of them.
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
+        write_json(images / digest / "meta.json", {**facts, "file": made.path.name})
     sync_directory(images)
     return digest
 

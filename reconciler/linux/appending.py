@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 OLDER = ".1"
 _LOG = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE_BYTES = 1 << 16
-_MOST_READ_BYTES = 1 << 24
+_MOST_READ_BYTES = 1 << 22
 
 
 def append(path: StrPath, data: bytes, most_bytes: int) -> None:
