@@ -143,8 +143,9 @@ def arguments(machine: Machine) -> list[str]:
 
 
 def _machine(machine: Machine) -> str:
-    # The kernel pipes a core to the host's handler whatever RLIMIT_CORE says (core(5)).
-    common = "graphics=off,dump-guest-core=off"
+    # The kernel pipes a core to the host's handler whatever RLIMIT_CORE says (core(5)). And memory
+    # that is merged with other guests' tells by the time that a write takes what they hold.
+    common = "graphics=off,dump-guest-core=off,mem-merge=off"
     if machine.arch == "x86_64":
         # With acpi=off the guest sees no virtio device unless its kernel was built for it.
         return f"microvm,acpi=on,pcie=off,usb=off,rtc=on,{common}"

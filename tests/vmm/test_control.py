@@ -167,14 +167,14 @@ def test_a_real_qemus_console_ring() -> None:
 
 
 @pytest.mark.vm
-def test_a_real_qemus_core_would_hold_none_of_the_guests_memory() -> None:
+def test_a_real_qemus_memory_is_in_no_core_and_merged_with_nobodys() -> None:
     (machine,) = after(argv_of(), "-machine")
     with real_vmm("-m", "96M", machine=machine):
         pid = int(Path("/proc/thread-self/children").read_text().split()[-1])
         flags = [each for size, each in mappings(pid) if size == 96 << 20]
     assert flags
-    # "do not dump": proc_pid_smaps(5).
-    assert all("dd" in each for each in flags)
+    # "do not dump", "mergeable": proc_pid_smaps(5).
+    assert all("dd" in each and "mg" not in each for each in flags)
 
 
 def mappings(pid: int) -> Iterator[tuple[int, list[str]]]:

@@ -95,8 +95,8 @@ def ksm(tree: Tree) -> Seen:
     if run != 1:
         return ok("equal pages are not merged")
     return finding(
-        "KSM merges equal pages of guests (QEMU offers theirs): by the time that a write takes, "
-        "one guest learns what another one's memory holds",
+        "KSM is on. box's VMMs offer it no memory, but under a unit with MemoryKSM= theirs is "
+        "merged too: how long a write takes tells a guest what another one's memory holds",
         "echo 2 | sudo tee /sys/kernel/mm/ksm/run",
     )
 
