@@ -14,6 +14,7 @@
 #include "probe.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -246,5 +247,5 @@ int main(int argc, char **argv)
             serve(fd, fd, argc, argv);
     }
     for (;;)
-        pause();
+        poll(NULL, 0, -1);
 }
