@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.vm, pytest.mark.root]
 
 EXEC = ("exec", "web", "--", "true")
 AT_LOGS = (("events",), ("events", "--verify"), ("logs", "web"), ("logs", "--console", "web"), EXEC)
-AT_STATE = (("status",), EXEC)
-AT_VM = (*AT_STATE, ("inspect", "web"))
+AT_STATE = (("status",),)
+AT_VM = (*AT_STATE, EXEC, ("inspect", "web"))
 CANARY = "what a link leads to"
 WARM = re.compile(r"web\.[0-9a-f]{8}")
 
