@@ -213,6 +213,16 @@ def test_an_interrupt_leaves_a_running_vm_alone(
         assert process.alive
 
 
+def test_a_folder_in_the_place_of_a_record_gives_way_too(home: Path) -> None:
+    run(home, STOPPED)
+    path = home / "sandboxes/web/record.json"
+    path.unlink()
+    path.mkdir()
+    assert isinstance(run(home, STOPPED), Done)
+    assert path.with_name("record.json.broken").is_dir()
+    assert records.sandbox_record(home, "web") is not None
+
+
 def test_a_record_that_cannot_be_read_is_made_anew_from_the_boxfile(home: Path) -> None:
     run(home, STOPPED)
     path = home / "sandboxes/web/record.json"
@@ -228,15 +238,15 @@ def test_a_record_that_cannot_be_read_is_made_anew_from_the_boxfile(home: Path) 
 def test_a_sandboxs_own_failure_is_in_the_outcome_and_in_the_events(home: Path) -> None:
     run(home, STOPPED)
     path = home / "sandboxes/web/record.json"
-    path.unlink()
-    path.mkdir()
+    path.write_text("{")
+    # Where it would be put aside.
+    path.with_name("record.json.broken").mkdir()
     outcome = run(home, STOPPED)
     assert isinstance(outcome, Again)
     assert outcome.after_seconds > 0
     assert str(path) in str(outcome.error)
     assert [event["reason"] for event in journal.read_events(home)][-1] == "PassFailed"
-    # As the hint says: moved away, the next pass writes a new one.
-    path.rename(path.with_name("record.json.broken"))
+    path.with_name("record.json.broken").rmdir()
     assert done(run(home, STOPPED)) == ["update"]
 
 
