@@ -19,49 +19,54 @@ pytestmark = [pytest.mark.vm, pytest.mark.root]
 MOMENTS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_an_impatient_user_leaves_nothing(vms: Live, moment: float) -> None:
+@pytest.fixture
+def web(vms: Live) -> Live:
+    """A sandbox whose next VM is restored and not booted, and which has its disk."""
     vms.declare("web")
     vms.box("run", "web", "--", "true")
-    child = vms.start("run", "web", "--", "sleep", "60")
-    time.sleep(moment)
-    for signo in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        child.send_signal(signo)
-        time.sleep(0.02)
-    assert child.wait(TIMEOUT_SECONDS) != 0
-    assert vms.leftovers() == []
+    return vms
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_an_interrupted_up_is_up_or_leaves_nothing(vms: Live, moment: float) -> None:
-    vms.declare("web")
-    vms.box("run", "web", "--", "true")
-    child = vms.start("up", "web")
-    time.sleep(moment)
-    child.send_signal(signal.SIGTERM)
-    if child.wait(TIMEOUT_SECONDS) == 0:
-        assert vms.box("exec", "web", "--", "echo", "up").stdout == b"up\n"
-    elif vms.leftovers():
-        # It came after the VM was up, while that was being told.
-        vms.box("exec", "web", "--", "true")
-    vms.box("down", "web")
-    assert vms.leftovers() == []
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_up_is_repaired_by_down_and_by_up(vms: Live, moment: float) -> None:
-    vms.declare("web")
-    vms.box("run", "web", "--", "true")
-    for repair in ("down", "up"):
-        child = vms.start("up", "web")
+def test_an_impatient_user_leaves_nothing(web: Live) -> None:
+    for moment in MOMENTS:
+        child = web.start("run", "web", "--", "sleep", "60")
         time.sleep(moment)
-        child.kill()
-        child.wait()
-        vms.box(repair, "web")
-        if repair == "up":
-            assert vms.box("exec", "web", "--", "echo", "up").stdout == b"up\n"
-            vms.box("down", "web")
-        assert vms.leftovers() == []
+        for signo in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            child.send_signal(signo)
+            time.sleep(0.02)
+        assert child.wait(TIMEOUT_SECONDS) != 0, moment
+        assert web.leftovers() == [], moment
+
+
+def test_an_interrupted_up_is_up_or_leaves_nothing(web: Live) -> None:
+    for moment in MOMENTS:
+        child = web.start("up", "web")
+        time.sleep(moment)
+        child.send_signal(signal.SIGTERM)
+        if child.wait(TIMEOUT_SECONDS) == 0:
+            assert web.box("exec", "web", "--", "echo", "up").stdout == b"up\n", moment
+        elif web.leftovers():
+            # It came after the VM was up, while that was being told.
+            web.box("exec", "web", "--", "true")
+        # With its record too: each time it is made anew.
+        web.box("destroy", "web", status=None)
+        assert web.leftovers() == [], moment
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_up_is_repaired_by_down_and_by_up(web: Live) -> None:
+    for moment in MOMENTS:
+        for repair in ("down", "up"):
+            child = web.start("up", "web")
+            time.sleep(moment)
+            child.kill()
+            child.wait()
+            web.box(repair, "web")
+            if repair == "up":
+                assert web.box("exec", "web", "--", "echo", "up").stdout == b"up\n", moment
+                web.box("down", "web")
+            assert web.leftovers() == [], moment
+        web.box("destroy", "web")
 
 
 def test_a_vm_with_a_broken_record_harms_no_other_and_is_ended_by_down(vms: Live) -> None:
