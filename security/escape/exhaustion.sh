@@ -30,7 +30,7 @@ most_while() {
 
 fork_bomb() {
     before=$(kib "$pid" Threads)
-    limit=6 in_background '
+    limit=12 in_background '
         i=0; while [ $i -lt 100 ]; do sleep 60 & i=$((i + 1)); done
         ls -d /proc/[0-9]* | wc -l
         bomb() { bomb | bomb & }; bomb; sleep 60'
