@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import stat
 import threading
 from collections.abc import Iterator
@@ -162,13 +163,18 @@ def test_a_run_takes_a_waiting_vm_and_another_one_is_made_for_it(
     box = Sandbox("web", vms.home)
     before, (first,) = held(), waiting(vms)
     taken = []
-    with_it = threading.Thread(target=lambda: taken.append(box.run(["sleep", "3"])))
+    ours, its = socket.socketpair()
+    with_it = threading.Thread(target=lambda: taken.append(box.run(["cat"], stdin=its)))
     with_it.start()
-    until(lambda: waiting(vms) == [])
-    assert box.run(["hostname"], with_data=False).text == "web\n"
-    # The first one's VM was not ended with the second one's.
-    assert [vm.vm for vm in records.vm_records(vms.home, "web") if vm.with_data] == [first]
-    with_it.join()
+    try:
+        until(lambda: waiting(vms) == [])
+        assert box.run(["hostname"], with_data=False).text == "web\n"
+        # The first one's VM was not ended with the second one's.
+        assert [vm.vm for vm in records.vm_records(vms.home, "web") if vm.with_data] == [first]
+    finally:
+        ours.close()
+        with_it.join()
+        its.close()
     assert taken[0].exit_code == 0
     assert held() == before
     until(lambda: len(waiting(vms)) == 1)
