@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reconciler.backends import runtime
 from reconciler.confinement import judging
-from reconciler.confinement.facts import Fact
+from reconciler.confinement.facts import Fact, Verdict
 from reconciler.confinement.policy import Isolation, Policy, Slot
 from reconciler.confinement.reading import Reading
 from reconciler.engine import rereading
@@ -67,3 +67,10 @@ def failing(read: Read, mutation: Mutation | None = None) -> set[str]:
     if mutation and mutation.read:
         found = mutation.read(found)
     return {each.promise for each in judging.judge(policy, found) if each.failed}
+
+
+def not_applicable(read: Read, mutation: Mutation) -> str | None:
+    """Why a host like this one does not show whether the promise holds; None when it does."""
+    facts = {fact.promise: fact for fact in judging.judge(*read)}
+    fact = facts[mutation.promise]
+    return fact.have if fact.verdict is Verdict.NOT_APPLICABLE else None
