@@ -52,6 +52,7 @@ def test_an_agent_that_reads_one_byte_too_far_is_found(tmp_path: Path) -> None:
     text = source.read_text()
     assert right in text
     source.write_text(text.replace(right, wrong))
-    done = fuzz(tmp_path, agent, RUNS)
+    # Which inputs are tried next depends on addresses a little; it ends at the first that finds it.
+    done = fuzz(tmp_path, agent, 10 * RUNS)
     assert done.returncode != 0
     assert "AddressSanitizer" in done.stderr

@@ -5,9 +5,11 @@ Both in the same terms: IDs as the reader sees them, namespaces by inode, mounts
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from reconciler.linux import procfs
 from reconciler.linux.userns import OuterMaps
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ TRIED = {
     "limit.pids": "limit.threads",
     "limit.memory": "limit.memory",
     "limit.swap": "limit.memory",
+    "limit.devices": "device.mknod",
     "seccomp.filter": "process.ptrace",
     "apart.namespaces": "setns.victim",
     "apart.ids": "signal.kill",
@@ -237,6 +240,13 @@ def _kinds(sides: Sides) -> tuple[object, object]:
     return {each.fd: each.kind for each in sides.process.files}, inside
 
 
+def _mapped(sides: Sides) -> tuple[object, object]:
+    assert isinstance(sides.process.mapped, tuple)
+    outside = {(each.device, each.inode, each.name) for each in sides.process.mapped}
+    inside = procfs.parse_maps(os.fsencode(sides.view["files"]["maps"]))
+    return outside, {(each.device, each.inode, each.name) for each in inside}
+
+
 COMPARED: dict[str, Callable[[Sides], tuple[object, object]]] = {
     "identity.uid": _uids,
     "identity.gid": _gids,
@@ -266,4 +276,5 @@ COMPARED: dict[str, Callable[[Sides], tuple[object, object]]] = {
     "mounts.private": _propagation,
     "files.open": _files,
     "files.kinds": _kinds,
+    "files.mapped": _mapped,
 }

@@ -210,7 +210,7 @@ void view(int fd, int argc, char **argv)
 {
     static const char *const files[] = {
         "status", "uid_map", "gid_map", "mountinfo", "cgroup", "oom_score_adj", "net/dev", "stat",
-        "attr/current",
+        "attr/current", "maps",
     };
     (void)argc;
     put("{");

@@ -31,7 +31,7 @@ THE_FILTERS = [
     *("kernel.ldt", "door.i386", "unshare.user", "unshare.mnt", "mount.tmpfs"),
 ]
 # What need not be there, or cannot be seen by everybody.
-NOT_EVERYWHERE = {"label", "seccomp.filter", "apart.ids", "apart.namespaces"}
+NOT_EVERYWHERE = {"label", "seccomp.filter", "apart.ids", "apart.namespaces", "limit.devices"}
 # What the OCI runtimes set for every process without it. Nothing else of the host is in it.
 RUNTIMES_OWN = {"HOME=/"}
 

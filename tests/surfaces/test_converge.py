@@ -265,7 +265,7 @@ class TestEvents:
         done = box("events", "--verify")
         assert (done.returncode, done.stdout.split()[0]) == (0, "2")
         file = str(box.home / "events.jsonl")
-        whole = {"file": file, "events": 2, "broken_line": None, "torn": False}
+        whole = {"file": file, "events": 2, "broken_line": None, "torn": False, "cut": False}
         assert box.json("events", "--verify") == whole
         lines = Path(file).read_text().splitlines(keepends=True)
         Path(file).write_text(lines[0].replace("Accepted", "Excepted") + lines[1])

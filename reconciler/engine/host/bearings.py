@@ -25,6 +25,7 @@ _LAUNCH = (
     "mounts.private",
     "files.open",
     "limit.core",
+    "limit.devices",
     "limit.rlimits",
     "oom_score",
 )

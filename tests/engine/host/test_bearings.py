@@ -23,7 +23,7 @@ def test_every_promise_that_is_named_is_in_the_list() -> None:
 def test_every_promise_rests_on_something_that_is_tried() -> None:
     """But those that are about the VMM alone: nothing of the host can keep or break them."""
     named = {each for bearing in BEARINGS.values() for each in bearing.promises}
-    vmms_own = {"terminal", "apart.namespaces", "network.interfaces", "files.kinds"}
+    vmms_own = {"terminal", "apart.namespaces", "network.interfaces", "files.kinds", "files.mapped"}
     assert {each.id for each in PROMISES} - named == vmms_own
 
 

@@ -142,7 +142,10 @@ def test_an_interrupt_at_any_moment_of_a_run_leaves_nothing(
         web.run(["sleep", "60"])
     timer.join()
     assert vms.leftovers() == []
-    assert held() == before
+    # One that hits between open(2) and what would close it leaves a descriptor: Python has no way
+    # to keep it out of there. Threads and children are another matter.
+    descriptors, *others = held()
+    assert (descriptors - before[0] <= 1, others) == (True, list(before[1:]))
 
 
 def waiting(vms: Live) -> list[str]:
