@@ -65,6 +65,11 @@ def another_cgroup(stand: Stand) -> Iterator[Around]:
 @contextlib.contextmanager
 def another_process(stand: Stand) -> Iterator[Around]:
     """A second process in the jail, held to the same in every way."""
+    if stand.launch.runtime.path.name != "runc":
+        # Not at the top: an ordinary user's Python, which loads this too, has none.
+        import pytest
+
+        pytest.skip("how another process gets into a jail that crun made is not written yet")
     home, name = stand.launch.home, stand.launch.name
     config = json.loads((home / "runtime" / name / "state.json").read_text())["config"]
     process = _process_like(config, stand)
