@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from pathlib import Path
 
 from reconciler.confinement.policy import MIB, SLOT_SIZE, VMM_OVERHEAD_MIB, Slot
 from reconciler.engine import admission, slots
+from reconciler.engine.home import disk_of
 from reconciler.engine.host import throwaway
-from reconciler.engine.host.check import Seen, failed, not_applicable, ok
+from reconciler.engine.host.check import Seen, failed, finding, not_applicable, ok
 from reconciler.linux import ids, subids
 
 # The least that a Boxfile may ask for.
@@ -67,7 +69,26 @@ def look_disk(home: Path) -> Seen:
     if free < _LEAST_DISK_MIB:
         need = f"{found}; images and snapshots need {_LEAST_DISK_MIB}"
         return failed(need, f"free some disk space: du -sh {shlex.quote(str(home))}/*")
+    promised = _promised_bytes(home) // MIB
+    found += f"; /data of its sandboxes may still take {promised}"
+    if promised > free:
+        return finding(
+            f"{found}: who fills them fills this file system, and is told of an I/O error then",
+            "declare a smaller data_size, or destroy a sandbox with its data: "
+            "box destroy NAME --data",
+        )
     return ok(found)
+
+
+def _promised_bytes(home: Path) -> int:
+    """What the sparse disks of all sandboxes of a home may still grow by."""
+    promised = 0
+    for directory in (home / "sandboxes").glob("*"):
+        # Gone, or no regular file: neither grows.
+        with contextlib.suppress(OSError):
+            disk = os.lstat(disk_of(home, directory.name))
+            promised += max(0, disk.st_size - disk.st_blocks * 512)
+    return promised
 
 
 def look_inodes(home: Path) -> Seen:
