@@ -23,7 +23,8 @@ from reconciler.linux import cgroups
 from tests.live import quiet, root_has_ids
 
 REPO = Path(__file__).parents[3]
-pytestmark = pytest.mark.root
+# A doctor starts containers, some seconds of it a test.
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True, scope="module")

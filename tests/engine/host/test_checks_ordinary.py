@@ -9,7 +9,8 @@ import pytest
 from reconciler.linux import cgroups, delegation
 from tests.linux.ordinary_user import OrdinaryUser, made
 
-pytestmark = pytest.mark.root
+# A doctor starts containers, some seconds of it a test.
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 REPORT = """
     from reconciler.engine.host.checks import check_host
