@@ -201,7 +201,8 @@ def _mounts(policy: Policy, reading: Reading) -> Fact:
         if isinstance(process.mounts, Unreadable):
             found.append(unreadable(f"PID {process.pid}: {process.mounts.why}"))
         else:
-            found += mounts.compare(process.mounts, policy, reading.host)
+            places = reading.noted.places if reading.noted else frozenset[mounts.Place]()
+            found += mounts.compare(process.mounts, policy, reading.host, places)
     want = f"{len(policy.binds)} declared, and the runtime's fixed set"
     return conclude("mounts.declared", want, found, want)
 

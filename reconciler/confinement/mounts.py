@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from reconciler.confinement.policy import Policy
     from reconciler.confinement.reading import HostReading
 
+Place = tuple[str, str, str]
+"""A mount's target, device and root."""
+
+# The kernel's mark of a file that lost its name, as at an upgrade; no name holds a slash.
+_DELETED = "//deleted"
 # Per-mount flags; other options belong to the file system.
 _FLAGS = frozenset({"ro", "nosuid", "nodev", "noexec"})
 
@@ -77,9 +82,12 @@ def _masked(path: str, host: HostReading) -> tuple[Expected, ...]:
 
 
 def compare(
-    mounts: tuple[MountReading, ...], policy: Policy, host: HostReading
+    mounts: tuple[MountReading, ...],
+    policy: Policy,
+    host: HostReading,
+    places: frozenset[Place] = frozenset(),
 ) -> Iterator[Finding]:
-    """Every extra, missing, hidden or different mount."""
+    """Every extra, missing, hidden or different mount; `places` are those of a start found good."""
     wanted = expected_mounts(policy, host)
     for target, count in Counter(each.target for each in mounts).items():
         if count > 1:
@@ -88,7 +96,7 @@ def compare(
         if mount.target not in wanted:
             yield Finding(f"{mount.target} is mounted and was not declared")
             continue
-        if problem := _closest_problem(mount, wanted[mount.target]):
+        if problem := _closest_problem(mount, wanted[mount.target], places):
             yield problem
     present = {each.target for each in mounts}
     for target, choices in wanted.items():
@@ -96,11 +104,13 @@ def compare(
             yield Finding(f"{target} is not mounted")
 
 
-def _closest_problem(mount: MountReading, choices: tuple[Expected, ...]) -> Finding | None:
+def _closest_problem(
+    mount: MountReading, choices: tuple[Expected, ...], places: frozenset[Place]
+) -> Finding | None:
     """What is wrong with the choice that was probably meant; None when one fits."""
     closest = None
     for want in choices:
-        problem = _problem(mount, want)
+        problem = _problem(mount, want, places)
         if problem is None:
             return None
         if closest is None or want.fstype == mount.fstype or choices[0].fstype != mount.fstype:
@@ -108,18 +118,20 @@ def _closest_problem(mount: MountReading, choices: tuple[Expected, ...]) -> Find
     return closest
 
 
-def _problem(mount: MountReading, want: Expected) -> Finding | None:
+def _problem(mount: MountReading, want: Expected, places: frozenset[Place]) -> Finding | None:
     missing = want.flags - frozenset(mount.options)
     if missing:
         return Finding(f"{mount.target} is not {', '.join(sorted(missing))}")
     if want.exact_ro and "ro" not in want.flags and "ro" in mount.options:
         return Finding(f"{mount.target} is ro")
+    # Mounted by its name, it is still the file that was there then, which a start judges.
+    root = mount.root.removesuffix(_DELETED) if want.replaceable else mount.root
+    if want.replaceable and (mount.target, mount.device, root) in places:
+        # Its name may lead elsewhere since, or nowhere: a library's link to a newer version.
+        return None
     if isinstance(want.source, Unreadable):
         return unreadable(f"the source of {mount.target}: {want.source.why}")
     if want.source is not None:
-        # The kernel's mark of a file that lost its name, as at an upgrade; no name holds a slash.
-        # Mounted by that name, it is still the file that was there then, which a start judges.
-        root = mount.root.removesuffix("//deleted") if want.replaceable else mount.root
         if (mount.device, root) != (want.source.device, want.source.root):
             have = f"{mount.device} {mount.root}"
             return Finding(f"{mount.target} is another file or directory ({have})")

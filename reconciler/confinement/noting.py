@@ -30,6 +30,12 @@ def note(reading: Reading) -> Noted:
         withheld=next(
             (each.programs.why for each in threads if isinstance(each.programs, Withheld)), ""
         ),
+        places=frozenset(
+            (each.target, each.device, each.root)
+            for process in reading.processes
+            if not isinstance(process.mounts, Unreadable)
+            for each in process.mounts
+        ),
     )
 
 
@@ -40,6 +46,7 @@ def to_json(noted: Noted) -> dict[str, Any]:
         "programs": sorted(noted.programs),
         "labels": sorted(noted.labels),
         "withheld": noted.withheld,
+        "places": sorted(map(list, noted.places)),
     }
 
 
@@ -55,7 +62,21 @@ def from_json(value: dict[str, Any]) -> Noted:
     if not isinstance(withheld, str):
         raise ValueError("not what is noted at a start")  # noqa: TRY004
     numbers, programs, labels = (frozenset(each) for each in lists if each is not None)
-    return Noted(numbers, programs, labels, withheld)
+    return Noted(numbers, programs, labels, withheld, _places(value.get("places", [])))
+
+
+def _places(value: object) -> frozenset[tuple[str, str, str]]:
+    """An earlier version of box wrote none."""
+    if not isinstance(value, list):
+        raise ValueError("not what is noted at a start")  # noqa: TRY004
+    found = set()
+    for each in value:
+        match each:
+            case [str(target), str(device), str(root)]:
+                found.add((target, device, root))
+            case _:
+                raise ValueError("not what is noted at a start")
+    return frozenset(found)
 
 
 def programs(_policy: Policy, reading: Reading) -> Fact:

@@ -188,13 +188,15 @@ class Noted:
 
     No later reading may find anything else: `filters` are the numbers of seccomp filters a thread
     had, `programs` their digests, empty where the kernel does not show them for the reason
-    `withheld`, `labels` the security labels.
+    `withheld`, `labels` the security labels. `places` are the mounts, each with its target, device
+    and root: what lay there then is what a read-only one holds, whatever its name leads to by now.
     """
 
     filters: frozenset[int]
     programs: frozenset[str]
     labels: frozenset[str]
     withheld: str = ""
+    places: frozenset[tuple[str, str, str]] = frozenset()
 
 
 @dataclass(frozen=True)

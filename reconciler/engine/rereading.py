@@ -31,7 +31,9 @@ def judge_start(
     read = reading.read_process(who, policy, neighbours=around)
     noted = noting.note(read)
     files.write_json(directory / _NOTED, noting.to_json(noted), durable=False)
-    return judging.judge(policy, replace(read, noted=noted))
+    # Where its mounts lie is judged now, and only later by where they lay now.
+    asked = replace(noted, places=frozenset())
+    return judging.judge(policy, replace(read, noted=asked))
 
 
 def judge_again(home: Path, vm: VmRecord, policy: Policy) -> tuple[Fact, ...]:

@@ -355,9 +355,19 @@ def test_under_standard_all_sandboxes_have_one_uid() -> None:
 
 def test_what_is_noted_survives_being_written_down() -> None:
     noted = note(with_thread(label="box:c1", seccomp_filters=3))
+    assert ("/bin/vmm", "254:0", "/usr/bin/vmm") in noted.places
     assert (sorted(noted.filters), *noted.labels, len(noted.programs)) == ([2, 3], "box:c1", 1)
     assert from_json(to_json(noted)) == noted
-    for broken in ({}, {**to_json(noted), "filters": ["2"]}, {**to_json(noted), "labels": "x"}):
+    before = {key: value for key, value in to_json(noted).items() if key != "places"}
+    assert from_json(before) == replace(noted, places=frozenset())
+    for broken in (
+        {},
+        {**before, "filters": ["2"]},
+        {**before, "labels": "x"},
+        {**before, "places": 5},
+        {**before, "places": [["/bin/vmm", "254:0"]]},
+        {**before, "places": [["/bin/vmm", "254:0", 7]]},
+    ):
         with pytest.raises(ValueError, match="not what is noted"):
             from_json(broken)
 

@@ -7,7 +7,7 @@ import pytest
 from reconciler.confinement import mounts
 from reconciler.confinement.facts import Verdict
 from reconciler.confinement.policy import BindMount
-from reconciler.confinement.reading import MountReading
+from reconciler.confinement.reading import MountReading, Unreadable
 from tests.confinement import readings
 from tests.confinement.readings import HOST, POLICY, mount
 
@@ -97,6 +97,32 @@ def test_a_path_that_this_kernel_lacks_need_not_be_read_only() -> None:
 
 def test_a_read_only_file_that_an_upgrade_has_replaced_is_no_finding() -> None:
     assert texts(changed("/bin/vmm", root="/usr/bin/vmm//deleted")) == []
+
+
+PLACES = frozenset({("/bin/vmm", "254:0", "/usr/bin/vmm.1"), ("/dev/null", "0:6", "/zero")})
+
+
+@pytest.mark.parametrize("root", ["/usr/bin/vmm.1", "/usr/bin/vmm.1//deleted"])
+def test_what_lay_there_at_the_start_may_have_lost_its_name(root: str) -> None:
+    found = changed("/bin/vmm", root=root)
+    assert texts(found)
+    gone = replace(HOST, sources={**HOST.sources, "/usr/bin/vmm": Unreadable("gone")})
+    for host in (HOST, gone):
+        assert not list(mounts.compare(found, POLICY, host, PLACES))
+
+
+def test_what_lay_there_at_the_start_is_asked_only_of_read_only_files_and_their_flags_count() -> (
+    None
+):
+    for found, said in (
+        (changed("/dev/null", root="/zero"),
+         "/dev/null is another file or directory (0:6 /zero)"),
+        (changed("/bin/vmm", root="/usr/bin/vmm.1", options=("rw", "nosuid", "nodev")),
+         "/bin/vmm is not ro"),
+        (changed("/bin/vmm", root="/usr/bin/vmm.2"),
+         "/bin/vmm is another file or directory (254:0 /usr/bin/vmm.2)"),
+    ):  # fmt: skip
+        assert [each.text for each in mounts.compare(found, POLICY, HOST, PLACES)] == [said]
 
 
 def test_a_writable_file_that_was_deleted_is_one() -> None:

@@ -351,6 +351,34 @@ def test_a_program_that_was_replaced_on_the_host_is_no_false_alarm(
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("old_stays", [True, False])
+def test_a_link_that_leads_to_a_newer_library_is_no_false_alarm(
+    probe: Path, *, old_stays: bool
+) -> None:
+    """As a library's upgrade does it: libx.so.1 leads to libx.so.1.2, then to libx.so.1.3."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        old = Path(shutil.copy(probe, directory / "vmm.1.2"))
+        link = directory / "vmm.1"
+        link.symlink_to(old.name)
+        wanted = policy(link)
+        with container.running(wanted, ["/bin/vmm"]) as who:
+            noted = noting.note(reading.read_process(who, wanted))
+            newer = Path(shutil.copy(probe, directory / "vmm.1.3"))
+            link.unlink()
+            link.symlink_to(newer.name)
+            if not old_stays:
+                old.unlink()
+            again = reading.read_process(who, wanted, noted=noted)
+            failed_now = {f.promise for f in judging.judge(wanted, again) if f.failed}
+            assert failed_now == set()
+            link.unlink()
+            again = reading.read_process(who, wanted, noted=noted)
+            assert not [f for f in judging.judge(wanted, again) if f.failed]
+
+
+@pytest.mark.root
 def test_two_sandboxes_with_the_same_ids(probe: Path) -> None:
     first, second = policy(probe), policy(probe)
     with (
