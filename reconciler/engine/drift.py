@@ -7,6 +7,7 @@ written exactly once. All of this is done under the sandbox's lock.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ _RUNNING = "running"
 _UNTOLD = "untold"
 _KEYS = ("incarnation", "want", "have", "since", "pid", "start_time_ticks")
 _OPENED, _RESOLVED, _ACKNOWLEDGED = "Drift", "DriftResolved", "DriftAcknowledged"
+_NUMBERED = re.compile(r"\b(PID|thread) \d+")
 _OVER = {_RESOLVED: "as declared again", _ACKNOWLEDGED: "acknowledged"}
 
 Entries = dict[str, dict[str, Any]]
@@ -95,7 +97,14 @@ def _change(home: Path, name: str, found: dict[str, dict[str, Any] | str]) -> No
 
 
 def _is_same(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    return all(before.get(key) == now[key] for key in ("incarnation", "have"))
+    """Whether a difference is the one that is open, whichever processes and threads show it now."""
+    same_vm = before.get("incarnation") == now["incarnation"]
+    return same_vm and _findings(before.get("have")) == _findings(now["have"])
+
+
+def _findings(have: object) -> frozenset[str]:
+    # Threads come and go, and what does not belong in a cgroup may be another one in each pass.
+    return frozenset(_NUMBERED.sub(r"\1", str(have)).split("; "))
 
 
 def _tell(home: Path, name: str, entries: Entries) -> Entries:

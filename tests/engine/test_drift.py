@@ -59,6 +59,20 @@ def test_another_difference_of_the_same_promise_and_another_vm_are_told(
     assert reasons(home) == ["Drift"] * 3
 
 
+def test_processes_and_threads_that_take_turns_are_one_difference(home: Path, vm: VmRecord) -> None:
+    """Of short-lived ones each pass sees another; no pass may fill the journal with that."""
+    for have in (
+        "PID 7 thread 7: off",
+        "PID 8 thread 8: off; PID 8 thread 9: off",
+        "PID 7 thread 10: off",
+    ):
+        drift.compare(home, vm, (fact(have=have),))
+    assert reasons(home) == ["Drift"]
+    assert drift.open_drifts(home, "web")["seccomp"]["have"] == "PID 7 thread 7: off"
+    drift.compare(home, vm, (fact(have="PID 7 thread 7: off; PID 7: half on"),))
+    assert reasons(home) == ["Drift"] * 2
+
+
 def test_what_cannot_be_read_is_a_difference_and_what_is_not_there_is_none(
     home: Path, vm: VmRecord
 ) -> None:
