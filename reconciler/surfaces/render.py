@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,11 +19,19 @@ _WORDS = {True: "yes", False: "no", None: "-"}
 _PIPE_COLUMNS = 200
 
 
+class _Console(Console):
+    """rich would exit with status 1, which is an answer of some commands."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Say that the reader has gone; the entry point knows the exit status of that."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console on one of the streams as they are now; wide where nobody's terminal folds it."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_COLUMNS
-    return Console(file=stream, highlight=False, width=width)
+    return _Console(file=stream, highlight=False, width=width)
 
 
 def as_json(value: object) -> None:

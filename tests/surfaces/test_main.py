@@ -114,6 +114,20 @@ def test_a_reader_that_has_gone_ends_it_as_a_signal_would(box_home: Path) -> Non
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
+@pytest.mark.parametrize("command", ["new --list", "explain network", "new --list -o json"])
+def test_a_table_whose_reader_has_gone_ends_as_every_output_does(
+    box_home: Path, command: str
+) -> None:
+    # 1 would be an answer: a plan with errors, a doctor's failure, a report's difference.
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = box(*command.split(), home=box_home, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
 def test_interrupted_while_it_waits_for_another_command(box_home: Path) -> None:
     from reconciler.engine.home import open_home, sandbox_directory
     from reconciler.linux import files
