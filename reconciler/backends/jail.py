@@ -21,7 +21,7 @@ from reconciler.backends.runtime import (
 )
 from reconciler.codes import Code
 from reconciler.confinement.policy import Policy
-from reconciler.errors import BoxError
+from reconciler.errors import BoxError, Missing
 from reconciler.linux import cgroups, identity, plain, scopes, subids, userns
 from reconciler.linux.identity import ProcessIdentity
 
@@ -92,11 +92,21 @@ class StartedJail:
 
 
 def outer_maps() -> userns.OuterMaps | None:
-    """The maps of the launcher's user namespace; None under root, which needs none."""
+    """The maps of the launcher's user namespace; None under root, which needs none.
+
+    Raises Missing without subordinate GIDs: newgidmap then forbids setgroups(2) in the namespace,
+    by which a VMM is rid of the user's groups.
+    """
     uid, gid = os.getuid(), os.getgid()
     if uid == 0:
         return None
-    ranges = subids.ranges_of(subids.read_tables(), subids.user_name(uid), uid)
+    tables, name = subids.read_tables(), subids.user_name(uid)
+    ranges = subids.ranges_of(tables, name, uid)
+    if not ranges.gids:
+        raise Missing(
+            f"{name} has no subordinate GIDs, without which a VMM would keep your groups.",
+            hint=subids.with_sudo(subids.usermod_line(tables, name)),
+        )
     return userns.outer_map(uid, gid, ranges)
 
 

@@ -153,6 +153,11 @@ def usermod_line(tables: Tables, name: str) -> str:
     return shlex.join(command)
 
 
+def with_sudo(line: str) -> str:
+    """`usermod_line` as anybody but root pastes it."""
+    return f"sudo {line}" if line.startswith("usermod") else line
+
+
 def usermod_command(tables: Tables, name: str, slots: int) -> tuple[str, ...] | None:
     """The command that gives `name` so many slots more, above every range and account in use.
 

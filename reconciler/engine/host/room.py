@@ -41,11 +41,8 @@ def look_slots(etc: Path = Path("/etc")) -> Seen:
         found += f"; {len(left) - len(free)} still have a process"
     if free:
         return ok(found)
-    return failed(found, _with_sudo(subids.usermod_line(tables, name), uid))
-
-
-def _with_sudo(line: str, uid: int) -> str:
-    return f"sudo {line}" if uid != 0 and line.startswith("usermod") else line
+    line = subids.usermod_line(tables, name)
+    return failed(found, subids.with_sudo(line) if uid != 0 else line)
 
 
 def _is_busy(slot: Slot, running: frozenset[int]) -> bool:

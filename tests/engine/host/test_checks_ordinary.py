@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from reconciler.linux import cgroups, delegation
+from reconciler.linux import cgroups, delegation, subids
 from tests.linux.ordinary_user import OrdinaryUser, made
 
 # A doctor starts containers, some seconds of it a test.
@@ -108,3 +109,17 @@ def test_a_guest_is_booted_under_both_isolations(user: OrdinaryUser) -> None:
         "[]",
         "[[], [], []]",
     ]
+
+
+def test_without_subordinate_gids_it_is_they_that_are_missing_and_not_the_kernels_leave(
+    user: OrdinaryUser,
+) -> None:
+    start = subids.ranges_of(subids.read_tables(), user.name, user.uid).gids[0].start
+    taken = f"{start}-{start + 65535}"
+    subprocess.run(["usermod", "--del-subgids", taken, user.name], check=True, timeout=60)
+    said = user.run(REPORT)
+    for check_id in ("namespaces", "container.standard"):
+        first, *_ = lines_of(said, check_id)
+        assert f"{check_id} {user.uid} failed {user.name} has no subordinate GIDs" in first
+        assert first.endswith(f" {user.name}")
+        assert "fix: sudo usermod --add-subuids" in first
