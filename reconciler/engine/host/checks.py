@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.backends import runtime
+from reconciler.backends.jail import JailFailed
 from reconciler.engine.host import (
     container,
     guest,
@@ -92,7 +93,17 @@ def _seen(probe: Probe) -> Seen:
     except (BoxError, OSError) as raised:
         error = as_box_error(raised)
         told = "; ".join([error.brief.rstrip("."), *(error.details or "").split("\n")[:6]])
-        return failed(told.rstrip("; "), error.hint or _last_resort(raised))
+        return failed(told.rstrip("; "), _fix(raised, error.hint))
+
+
+def _fix(raised: BoxError | OSError, hint: str | None) -> str:
+    if isinstance(raised, JailFailed):
+        # Its hint is to ask the doctor.
+        return (
+            "mend what it complains of; where nothing else has failed, install your "
+            "distribution's own OCI runtime again"
+        )
+    return hint or _last_resort(raised)
 
 
 def _last_resort(raised: BoxError | OSError) -> str:

@@ -257,6 +257,22 @@ def test_a_program_that_ends_badly_is_told_with_its_line(home: Path, tmp_path: P
     assert "fix: run that command yourself" in line
 
 
+@pytest.mark.parametrize("does", ["echo no such key >&2; exit 1", "exec sleep 3600"])
+def test_a_runtime_that_starts_nothing_is_not_mended_by_asking_the_doctor(
+    home: Path, tmp_path: Path, does: str
+) -> None:
+    broken = tmp_path / "program"
+    broken.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo runc version 1.1.5 && exit\n{does}\n'
+    )
+    broken.chmod(0o755)
+    real = runtime.find_runtime().path
+    said = in_a_mount_namespace(f"mount --bind {broken} {real}", REPORT, home)
+    line = line_of(said, "container.strict")
+    assert line.startswith("container.strict failed The OCI runtime")
+    assert line.endswith("install your distribution's own OCI runtime again")
+
+
 def test_a_full_disk_fails_by_its_numbers(home: Path) -> None:
     shell = f"mount -t tmpfs -o size=8m,nr_inodes=100,mode=700 tmpfs {home}"
     opening = "from reconciler.engine.home import private_home\nprivate_home(Path(sys.argv[1]))\n"
