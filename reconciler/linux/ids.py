@@ -89,7 +89,9 @@ def allocate(ledger: Path, owner: str, *, etc: Path = Path("/etc")) -> Slot:
                 _store(ledger, {**held, owner: slot})
                 return slot
             reasons.append(reason)
-    details = "\n".join([f"slots of {name}: {len(own)}, held by sandboxes: {len(taken)}", *reasons])
+    # Of these: a range that was exchanged leaves others held.
+    count = sum(slot.uid_base in taken for slot in own)
+    details = "\n".join([f"slots of {name}: {len(own)}, held by sandboxes: {count}", *reasons])
     raise NoSlot(
         "No slot of subordinate IDs is free for a strict sandbox.",
         details=details,

@@ -79,6 +79,18 @@ def test_no_slot_left_says_how_to_add_one(home: Path, etc: Path) -> None:
     assert ids.allocate(home, "b", etc=etc).uid_base == start
 
 
+def test_slots_of_a_range_that_was_taken_back_are_not_counted_as_held(
+    home: Path, etc: Path
+) -> None:
+    write_ranges(etc, f"{ME}:{BASE}:131072\n")
+    ids.allocate(home, "a", etc=etc)
+    ids.allocate(home, "b", etc=etc)
+    write_ranges(etc, f"{ME}:{BASE}:65536\n")
+    with pytest.raises(NoSlot) as caught:
+        ids.allocate(home, "c", etc=etc)
+    assert caught.value.details == f"slots of {ME}: 1, held by sandboxes: 1"
+
+
 def test_a_user_given_by_number(home: Path, etc: Path) -> None:
     write_ranges(etc, f"{os.getuid()}:{BASE}:65536\n")
     assert ids.allocate(home, "a", etc=etc).uid_base == BASE

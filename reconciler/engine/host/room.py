@@ -34,7 +34,8 @@ def look_slots(etc: Path = Path("/etc")) -> Seen:
     running = ids.uids_in_use()
     left = [slot for slot in own if slot not in refused and slot.uid_base not in held]
     free = [slot for slot in left if not _is_busy(slot, running)]
-    found = f"slots for strict sandboxes: {len(own)}, held: {len(held)}, free: {len(free)}"
+    taken = sum(slot.uid_base in held for slot in own)
+    found = f"slots for strict sandboxes: {len(own)}, held: {taken}, free: {len(free)}"
     if refused:
         found += f"; {len(refused)} hold IDs of others and are not used"
     if len(left) > len(free):

@@ -201,7 +201,7 @@ def test_without_subordinate_ids_strict_fails_and_the_usermod_line_is_given(
 ) -> None:
     said = with_subordinate_ids("somebody:100000:65536\n", home, tmp_path)
     slot_line = line_of(said, "slots")
-    assert slot_line.startswith("slots failed slots for strict sandboxes: 0, held: ")
+    assert slot_line.startswith("slots failed slots for strict sandboxes: 0, held: 0, free: 0")
     assert "fix: usermod --add-subuids 524288-589823 --add-subgids 524288-589823 root" in slot_line
     assert line_of(said, "container.strict").startswith("container.strict not_applicable no slot")
 
