@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reconciler.boxfile.names import check_name
 from reconciler.engine import place
+from reconciler.errors import BoxError, as_box_error
 from reconciler.linux import files
 
 _DIRECTORIES = ("run", "sandboxes", "runtime", "proofs", "snapshots")
@@ -20,7 +21,7 @@ def home_path() -> Path:
 def open_home() -> Path:
     """The home, made on first use, private to its owner; sets this process's umask to 077.
 
-    Raises Refused when it is somebody else's or open to others.
+    Raises Refused when it is somebody else's or open to others, BoxError when it cannot be used.
     """
     os.umask(0o077)
     return private_home(home_path())
@@ -30,8 +31,17 @@ def private_home(path: Path) -> Path:
     """The home at `path`, made on first use, for a program that is not ours: its umask stays.
 
     Whatever is made below it has a mode of its own or lies in a directory that is private. Raises
-    Refused when the home is somebody else's or open to others.
+    Refused when the home is somebody else's or open to others, BoxError when it cannot be used.
     """
+    try:
+        return _private_home(path)
+    except OSError as raised:
+        error = as_box_error(raised)
+        hint = error.hint or "set BOX_HOME to a directory that you can write"
+        raise BoxError(error.brief, details=error.details, hint=hint) from raised
+
+
+def _private_home(path: Path) -> Path:
     place.check_way(str(path))
     make_private(path)
     path = Path(place.private_place(str(path)))

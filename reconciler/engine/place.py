@@ -47,9 +47,15 @@ def private_place(path: str) -> str:
     if stat.S_IMODE(facts.st_mode) & 0o077:
         raise Refused(
             f"{path} can be entered by others; tokens and guests' memory are kept there.",
-            hint=f"chmod 700 {path}",
+            hint=f"chmod 700 {path}" if _is_a_home(path) else "set BOX_HOME to a new directory",
         )
     return path
+
+
+def _is_a_home(path: str) -> bool:
+    """Whether it holds what a home does, or nothing: not /, or /tmp, or a user's own."""
+    inside = os.listdir(path)  # noqa: PTH208 - see above
+    return not inside or "sandboxes" in inside
 
 
 def check_way(path: str) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.boxfile.names import InvalidName
-from reconciler.engine.home import home_path, open_home, sandbox_directory
-from reconciler.errors import Refused
+from reconciler.engine.home import home_path, open_home, private_home, sandbox_directory
+from reconciler.errors import BoxError, Refused
 
 
 @pytest.fixture
@@ -46,12 +46,33 @@ def test_a_home_that_others_can_enter_is_refused(named: Path) -> None:
     assert caught.value.hint == f"chmod 700 {named}"
 
 
+def test_it_is_never_advised_to_close_a_directory_that_holds_other_things(named: Path) -> None:
+    (named / "Documents").mkdir(parents=True)
+    named.chmod(0o755)
+    with pytest.raises(Refused, match="entered by others") as caught:
+        open_home()
+    assert caught.value.hint == "set BOX_HOME to a new directory"
+    (named / "sandboxes").mkdir()
+    with pytest.raises(Refused) as caught:
+        open_home()
+    assert caught.value.hint == f"chmod 700 {named}"
+
+
 @pytest.mark.root
 def test_somebody_elses_home_is_refused(named: Path) -> None:
     named.mkdir(parents=True, mode=0o700)
     os.chown(named, 12_345, 12_345)
     with pytest.raises(Refused, match="UID 12345"):
         open_home()
+
+
+@pytest.mark.parametrize("under", ["", "/home"])
+def test_a_home_that_cannot_be_made_is_told_with_what_to_do(named: Path, under: str) -> None:
+    named.parent.mkdir()
+    named.write_text("")
+    with pytest.raises(BoxError, match=f"^{named}") as caught:
+        private_home(Path(f"{named}{under}"))
+    assert caught.value.hint == "set BOX_HOME to a directory that you can write"
 
 
 @pytest.mark.parametrize("value", ["box", "./box", "~/box"])
