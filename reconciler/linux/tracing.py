@@ -47,7 +47,7 @@ _SEIZE_PAUSE_SECONDS = 0.002
 _MAX_PROGRAMS = 32
 _FAILED = Unreadable("the reader failed")
 _LACKING = {
-    errno.EACCES: "it takes CAP_SYS_ADMIN, and a reader without a filter of its own",
+    errno.EACCES: "content not read: that takes CAP_SYS_ADMIN, and a reader without a filter",
     errno.EIO: "this kernel does not show programs (CONFIG_CHECKPOINT_RESTORE)",
     errno.EINVAL: "this kernel does not show programs (CONFIG_CHECKPOINT_RESTORE)",
 }

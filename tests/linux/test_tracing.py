@@ -269,7 +269,7 @@ print(tracing.read_programs(os.open(f"/proc/{pid}", os.O_DIRECTORY), [pid])[pid]
              "-c", code, str(child.pid)],
             capture_output=True, text=True, timeout=30, check=True,
         )  # fmt: skip
-    why = "it takes CAP_SYS_ADMIN, and a reader without a filter of its own"
+    why = "content not read: that takes CAP_SYS_ADMIN, and a reader without a filter"
     assert done.stdout.strip() == str(Withheld(why))
 
 
