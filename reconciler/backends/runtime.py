@@ -91,7 +91,7 @@ def ensure_delegation(runtime: Runtime) -> None:
     raise Missing(
         "No cgroup is delegated to you, so no limit would be in force.",
         details=problem,
-        hint=f"sudo box setup --user {uid}{often}",
+        hint=f"{delegation.setup_line(uid)}{often}",
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.linux import cgroups
+from reconciler.linux import cgroups, process
 
 if TYPE_CHECKING:
     from reconciler.linux.cgroups import Hierarchy, Layout
@@ -27,6 +28,11 @@ def parent_of(uid: int) -> str:
     """The cgroup below which the sandboxes of `uid` lie where there is no systemd."""
     # A name of box's own, directly below the root.
     return "/box" if uid == 0 else f"/box-{uid}"
+
+
+def setup_line(uid: int) -> str:
+    """What `uid` pastes to have root make the cgroup `parent_of` names."""
+    return shlex.join(["sudo", process.own_program(), "setup", "--user", str(uid)])
 
 
 def delegation_of(uid: int, own_cgroup: bytes | None = None) -> str | None:

@@ -202,6 +202,14 @@ def failure(argv: Sequence[str | Path], ending: str, stderr: bytes) -> CommandFa
     return CommandFailed(f"{Path(words[0]).name} {ending}", details=details)
 
 
+def own_program() -> str:
+    """The `box` that somebody can paste, for sudo too: that of a checkout is on nobody's PATH."""
+    import shutil
+
+    launcher = Path(__file__).parents[2] / "box"
+    return str(launcher) if launcher.is_file() else shutil.which("box") or "box"
+
+
 def find_program(name: str) -> Path | None:
     """Return where the system has the program `name`; the caller's PATH does not matter."""
     for directory in SYSTEM_DIRECTORIES:

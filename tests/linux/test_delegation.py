@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +98,12 @@ def test_one_hierarchy_missing_is_a_problem(user: OrdinaryUser) -> None:
         assert out == f"the cgroup {directory} does not exist None\n"
     finally:
         delegation.make_delegation(parent, user.uid, user.gid)
+
+
+def test_the_line_to_paste_names_this_box_and_not_one_on_roots_path() -> None:
+    sudo, program, *rest = shlex.split(delegation.setup_line(1000))
+    assert (sudo, rest) == ("sudo", ["setup", "--user", "1000"])
+    done = subprocess.run(
+        [program, "--version"], cwd="/", env={}, capture_output=True, timeout=60, check=False
+    )
+    assert done.stdout.startswith(b"box ")

@@ -54,7 +54,7 @@ def _write_all(layout: cgroups.Layout, path: str) -> Seen | None:
         problem = write_and_read_back(file, value)
         if problem:
             uid = os.getuid()
-            return failed(problem, f"sudo box setup --user {uid}" if uid else f"ls -ld {file}")
+            return failed(problem, delegation.setup_line(uid) if uid else f"ls -ld {file}")
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import sys
 from collections.abc import Iterable
@@ -111,7 +110,7 @@ def _bring_what_is_missing(home: Path, folder: Path, account: Account, *, yes: b
         raise Missing(
             "Some of this takes root, and there is no sudo here.",
             details="\n".join(_as_root(roots)),
-            hint=f"have root run these, or: {shlex.join([_box(), *setup_command])}",
+            hint=f"have root run these, or: {shlex.join([process.own_program(), *setup_command])}",
         )
     _agree(yes=yes, folder=folder)
     if roots and account.uid == 0:
@@ -137,13 +136,8 @@ def _as_root(roots: Iterable[Need]) -> list[str]:
 
 
 def pasteable(command: tuple[str, ...]) -> tuple[str, ...]:
-    """The command as it can be pasted: a checkout's `box` is on nobody's PATH."""
-    return (_box(), *command[1:]) if command[0] == "box" else command
-
-
-def _box() -> str:
-    launcher = Path(reconciler.__file__).parents[1] / "box"
-    return str(launcher) if launcher.is_file() else shutil.which("box") or "box"
+    """The command as it can be pasted."""
+    return (process.own_program(), *command[1:]) if command[0] == "box" else command
 
 
 def _agree(*, yes: bool, folder: Path) -> None:
@@ -152,7 +146,7 @@ def _agree(*, yes: bool, folder: Path) -> None:
     if not (os.isatty(0) and os.isatty(2)):
         raise Refused(
             "Nothing was changed: there is no terminal to ask on.",
-            hint=shlex.join([_box(), "quickstart", "--yes", str(folder)]),
+            hint=shlex.join([process.own_program(), "quickstart", "--yes", str(folder)]),
         )
     sys.stderr.write("Bring all of it now? [Y/n] ")
     sys.stderr.flush()
