@@ -17,7 +17,7 @@ from tests.linux.container import Spec
 
 pytestmark = pytest.mark.root
 
-SLOT = Slot(0, 3_600_000_000, 3_600_000_000)
+SLOT = Slot(0, 3_650_000_000, 3_650_000_000)
 
 
 def failed(facts: tuple[Fact, ...]) -> set[str]:

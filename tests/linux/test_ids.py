@@ -16,8 +16,8 @@ from reconciler.linux import files, ids, subids
 from reconciler.linux.ids import NoSlot
 from reconciler.linux.subids import HostRange, SubordinateRanges
 
-# Far from what any account or container of the host may have.
-BASE = 3_600_000_000
+# Far from what any account or container of the host may have, and no other test file uses.
+BASE = 3_850_000_000
 ME = subids.user_name(os.getuid())
 
 

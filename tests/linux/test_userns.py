@@ -31,7 +31,7 @@ ENTER = (
     f"{sys.executable} -I -S {Path(userns.__file__).with_name('enter.py')}"
     " --scratch /mnt --owner 0 0"
 )
-SLOT = Slot(0, 3_600_000_000, 3_600_000_000)
+SLOT = Slot(0, 3_550_000_000, 3_550_000_000)
 
 
 def test_outer_map_stacks_all_ranges_above_the_user() -> None:

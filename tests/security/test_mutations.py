@@ -16,7 +16,7 @@ from tests.probe.mutations import MUTATIONS, Mutation
 from tests.probe.weakened import Read
 
 WEAKER_FILTERS = [each for each in MUTATIONS if each.promise == "seccomp.filter"]
-SLOT = Slot(0, 1_900_000_000, 1_900_000_000)
+SLOT = Slot(0, 1_950_000_000, 1_950_000_000)
 
 
 @pytest.fixture(scope="module")
