@@ -81,7 +81,10 @@ def inspection(value: Mapping[str, Any], output: Format) -> None:
     if output == "json":
         as_json(value)
         return
-    about = {key: each for key, each in value.items() if key not in {"facts", "spec", "waiting"}}
+    apart = {"facts", "spec", "waiting", "lost"}
+    about = {key: each for key, each in value.items() if key not in apart}
+    if lost := value.get("lost"):
+        about["lost"] = f"{', '.join(lost)}: the record is broken or gone, so nothing was read"
     table(("", ""), ((key, _shown(each)) for key, each in about.items()))
     facts = value.get("facts") or []
     if facts:

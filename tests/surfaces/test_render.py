@@ -59,5 +59,8 @@ def test_an_inspection_shows_every_fact(capsys: pytest.CaptureFixture[str]) -> N
     assert "uid" in said
     assert "guest: release 6.1, boot_id ab" in said
     assert "{" not in said
+    assert "lost" not in said
+    render.inspection({**value, "lost": ["web"]}, "text")
+    assert "web: the record is broken or gone" in capsys.readouterr().out
     render.inspection(value, "json")
     assert json.loads(capsys.readouterr().out) == value

@@ -115,6 +115,19 @@ def test_a_difference_is_named_and_fails_and_so_does_what_cannot_be_read(vms: Li
     written.write_bytes(kept)
     assert report(vms, "web")["verdict"] == "same"
 
+    record = vms.home / "run" / "web.json"
+    kept = record.read_bytes()
+    for broken in (None, b"{"):
+        record.unlink()
+        if broken:
+            record.write_bytes(broken)
+        assert report(vms, "web", status=1)["lost_vms"] == ["web"]
+        assert read_json(vms, "web", "-o", "json", status=1)["lost"] == ["web"]
+        record.unlink(missing_ok=True)
+        record.write_bytes(kept)
+        record.chmod(0o600)
+    assert read_json(vms, "web", "-o", "json")["lost"] == []
+
 
 def test_waiting_vms_are_read_too(vms: Live) -> None:
     vms.declare("web", WARM)
@@ -138,6 +151,8 @@ def test_waiting_vms_are_read_too(vms: Live) -> None:
     (pids.directory(records.policy_of(vms.home, record).cgroup) / "pids.max").write_text("max")
     assert report(vms, "web", status=1)["verdict"] == "differs"
     assert any(line.startswith("NOT SO   waiting") for line in text_of(vms, "web", status=1))
+    (plain,) = read_json(vms, "web", "-o", "json", status=1)["waiting"]
+    assert plain["fault"].startswith("confinement differs: limit.pids")
 
 
 def test_two_sandboxes_are_compared(vms: Live) -> None:

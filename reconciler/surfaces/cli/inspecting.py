@@ -100,10 +100,12 @@ def _facts(home: Path, name: str, output: render.Format) -> int:
         else None,
         "frozen": asdict(seen.frozen) if seen.frozen else None,
         "waiting": _waiting(seen.waiting),
+        "lost": list(seen.broken),
         "facts": [vars(fact) for fact in seen.facts],
     }
     render.inspection(value, output)
-    return 1 if any(fact.failed for fact in seen.facts) else 0
+    waiting = any(each.differences for each in seen.waiting)
+    return 1 if seen.differences or waiting or seen.broken else 0
 
 
 def _waiting(pool: Iterable[observe.Waiting]) -> list[dict[str, Any]]:
