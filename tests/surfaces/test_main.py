@@ -101,14 +101,21 @@ def test_a_full_disk_behind_stdout_is_told_and_fails(box_home: Path) -> None:
     assert done.stderr.decode() == "box: No space left on device\n"
 
 
-def test_a_reader_that_has_gone_ends_it_as_a_signal_would(box_home: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("down", "web"), ("plan", "."), ("plan", ".", "-o", "json"), ("explain",)],
+    ids=" ".join,
+)
+def test_a_reader_that_has_gone_ends_it_as_a_signal_would(
+    box_home: Path, arguments: tuple[str, ...]
+) -> None:
     (box_home / "web.Boxfile").write_text(
         "version: 1\nbase: builtin:busybox\nnetwork: none\nstate: stopped\nisolation: strict\n"
     )
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = box("down", "web", home=box_home, stdout=writer)
+        done = box(*arguments, home=box_home, stdout=writer)
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

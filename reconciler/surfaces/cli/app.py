@@ -86,6 +86,11 @@ def main(arguments: list[str]) -> int:
         verb = arguments[0] if arguments and not arguments[0].startswith("-") else ""
         hint = f"box {verb} --help" if verb in _verbs() else "box --help"
         raise Usage(str(error), hint=hint) from error
+    except SystemExit as error:
+        # typer and rich make 1 of a reader that has gone, which is "differs" to `inspect`.
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None
+        raise
     return result if isinstance(result, int) else 0
 
 
