@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Above what distributions give away by themselves (shadow's SUB_UID_MIN, systemd's UIDS-GIDS.md).
 _FIRST_SUGGESTED_ID = 524_288
+_MOST_SHOWN = 200
 
 
 class BrokenTable(BoxError):
@@ -73,10 +74,12 @@ def parse_subids(data: bytes, file: str) -> tuple[OwnedRange, ...]:
     for number, line in _lines(data):
         owner, *numbers = line.split(":")
         if len(numbers) != 2 or not owner or not all(_is_number(word) for word in numbers):
-            raise BrokenTable(f"{file}:{number}: not owner:start:count", details=line)
+            raise BrokenTable(f"{file}:{number}: not owner:start:count", details=line[:_MOST_SHOWN])
         each = HostRange(int(numbers[0]), int(numbers[1]))
         if each.end - 1 > procfs.MAX_ID:
-            raise BrokenTable(f"{file}:{number}: IDs end at {procfs.MAX_ID}", details=line)
+            raise BrokenTable(
+                f"{file}:{number}: IDs end at {procfs.MAX_ID}", details=line[:_MOST_SHOWN]
+            )
         if each.size:
             found.append(OwnedRange(owner, each))
     return tuple(found)
@@ -151,6 +154,11 @@ def usermod_line(tables: Tables, name: str) -> str:
     if command is None:
         return "no IDs are left above the ranges in use: free some in /etc/subuid and /etc/subgid"
     return shlex.join(command)
+
+
+def missing_tables(etc: Path = Path("/etc")) -> tuple[str, ...]:
+    """Those of /etc/subuid and /etc/subgid that do not exist: usermod gives nobody IDs without."""
+    return tuple(str(etc / name) for name in ("subuid", "subgid") if not (etc / name).exists())
 
 
 def with_sudo(line: str) -> str:

@@ -93,9 +93,15 @@ def _subordinate_ids(account: Account, slots: int) -> Need | None:
         NeedKind.SUBORDINATE_IDS,
         f"{more} times 65,536 subordinate IDs for {account.name}",
         f"each strict sandbox has a host UID of its own: {slots} wanted, room for {have}",
-        (command,),
+        (*_tables_made(), command),
         needs_root=True,
     )
+
+
+def _tables_made() -> tuple[tuple[str, ...], ...]:
+    """What makes the tables that usermod needs, for all to read, whatever the umask."""
+    missing = subids.missing_tables()
+    return (("touch", *missing), ("chmod", "644", *missing)) if missing else ()
 
 
 def _cgroups(account: Account) -> Need | None:

@@ -12,7 +12,7 @@ from reconciler.engine import admission, slots
 from reconciler.engine.home import disk_of
 from reconciler.engine.host import throwaway
 from reconciler.engine.host.check import Seen, failed, finding, not_applicable, ok
-from reconciler.linux import ids, subids
+from reconciler.linux import ids, process, subids
 
 # The least that a Boxfile may ask for.
 _SMALLEST_MIB = 128 + VMM_OVERHEAD_MIB
@@ -42,6 +42,9 @@ def look_slots(etc: Path = Path("/etc")) -> Seen:
         found += f"; {len(left) - len(free)} still have a process"
     if free:
         return ok(found)
+    if subids.missing_tables(etc):
+        setup = (process.own_program(), "setup", "--user", name, "--slots", "1")
+        return failed(found, shlex.join(setup if uid == 0 else ("sudo", *setup)))
     line = subids.usermod_line(tables, name)
     return failed(found, subids.with_sudo(line) if uid != 0 else line)
 

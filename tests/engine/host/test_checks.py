@@ -182,10 +182,16 @@ for each in check_host(Path(sys.argv[1]), lambda text: None):
 """
 
 
+def copy_etc(tmp_path: Path) -> None:
+    """All of it: a file that somebody replaces meanwhile is no longer what is mounted on it."""
+    # usermod of others on this host has locks there for a moment.
+    passing = shutil.ignore_patterns("*.lock", "*+")
+    shutil.copytree("/etc", tmp_path / "etc", symlinks=True, ignore=passing)
+
+
 def with_subordinate_ids(lines: str, home: Path, tmp_path: Path) -> str:
     """The report on a host whose /etc/subuid and /etc/subgid are `lines`."""
-    # All of /etc: a file that somebody replaces meanwhile is no longer what is mounted on it.
-    shutil.copytree("/etc", tmp_path / "etc", symlinks=True)
+    copy_etc(tmp_path)
     for name in ("subuid", "subgid"):
         (tmp_path / "etc" / name).write_text(lines)
     return in_a_mount_namespace(f"mount --bind {tmp_path}/etc /etc", REPORT, home)
@@ -204,6 +210,30 @@ def test_without_subordinate_ids_strict_fails_and_the_usermod_line_is_given(
     assert slot_line.startswith("slots failed slots for strict sandboxes: 0, held: 0, free: 0")
     assert "fix: usermod --add-subuids 524288-589823 --add-subgids 524288-589823 root" in slot_line
     assert line_of(said, "container.strict").startswith("container.strict not_applicable no slot")
+
+
+def test_where_there_are_no_tables_of_ids_the_fix_makes_them(home: Path, tmp_path: Path) -> None:
+    copy_etc(tmp_path)
+    for name in ("subuid", "subgid"):
+        (tmp_path / "etc" / name).unlink()
+    mend = """
+import os, shlex, subprocess
+os.umask(0o077)
+(fix,) = [each.seen.fix for each in check_host(Path(sys.argv[1]), print) if each.id == "slots"]
+subprocess.run(shlex.split(fix), check=True, timeout=60)
+print(*(f"{os.stat(f'/etc/{each}').st_mode:o}" for each in ("subuid", "subgid")))
+"""
+    imports, rest = REPORT.split("for each", 1)
+    script = f"{imports}{mend}for each{rest}"
+    said = in_a_mount_namespace(f"mount --bind {tmp_path}/etc /etc", script, home)
+    assert "slots ok slots for strict sandboxes: 16, " in said
+    assert "100644 100644\n" in said
+
+
+def test_a_line_that_fills_the_disk_is_cut(home: Path, tmp_path: Path) -> None:
+    said = with_subordinate_ids("root:" + "9" * 3_000_000 + "x:1\n", home, tmp_path)
+    assert len(said) < 20_000
+    assert line_of(said, "slots").startswith("slots failed /etc/subuid:1: not owner:start:count")
 
 
 def test_ids_that_two_lines_give_are_a_finding(home: Path, tmp_path: Path) -> None:
