@@ -241,12 +241,13 @@ def _foreign_files(process: ProcessReading, reading: Reading) -> Iterator[Findin
         yield unreadable(f"PID {process.pid}: {process.mounts.why}")
         return
     inside = {each.mount_id for each in process.mounts} | reading.host.kernel_mount_ids
+    given = reading.host.open_files | (reading.noted.open_files if reading.noted else frozenset())
     for file in process.files:
         if file.mount_id in inside:
             continue
         if file.inode is None:
             yield unreadable(f"fd {file.fd} is of the host, and this kernel hides its inode")
-        elif (file.mount_id, file.inode) not in reading.host.open_files:
+        elif (file.mount_id, file.inode) not in given:
             yield Finding(f"fd {file.fd} is a file of the host (inode {file.inode})")
 
 

@@ -36,6 +36,7 @@ def note(reading: Reading) -> Noted:
             if not isinstance(process.mounts, Unreadable)
             for each in process.mounts
         ),
+        open_files=reading.host.open_files,
     )
 
 
@@ -47,6 +48,7 @@ def to_json(noted: Noted) -> dict[str, Any]:
         "labels": sorted(noted.labels),
         "withheld": noted.withheld,
         "places": sorted(map(list, noted.places)),
+        "open_files": sorted(map(list, noted.open_files)),
     }
 
 
@@ -62,7 +64,10 @@ def from_json(value: dict[str, Any]) -> Noted:
     if not isinstance(withheld, str):
         raise ValueError("not what is noted at a start")  # noqa: TRY004
     numbers, programs, labels = (frozenset(each) for each in lists if each is not None)
-    return Noted(numbers, programs, labels, withheld, _places(value.get("places", [])))
+    places = _places(value.get("places", []))
+    return Noted(
+        numbers, programs, labels, withheld, places, _open_files(value.get("open_files", []))
+    )
 
 
 def _places(value: object) -> frozenset[tuple[str, str, str]]:
@@ -74,6 +79,20 @@ def _places(value: object) -> frozenset[tuple[str, str, str]]:
         match each:
             case [str(target), str(device), str(root)]:
                 found.add((target, device, root))
+            case _:
+                raise ValueError("not what is noted at a start")
+    return frozenset(found)
+
+
+def _open_files(value: object) -> frozenset[tuple[int, int]]:
+    """An earlier version of box wrote none."""
+    if not isinstance(value, list):
+        raise ValueError("not what is noted at a start")  # noqa: TRY004
+    found = set()
+    for each in value:
+        match each:
+            case [int(mount_id), int(inode)]:
+                found.add((mount_id, inode))
             case _:
                 raise ValueError("not what is noted at a start")
     return frozenset(found)

@@ -190,6 +190,8 @@ class Noted:
     had, `programs` their digests, empty where the kernel does not show them for the reason
     `withheld`, `labels` the security labels. `places` are the mounts, each with its target, device
     and root: what lay there then is what a read-only one holds, whatever its name leads to by now.
+    `open_files` are the policy's as whoever started it saw them: in another mount namespace the
+    same files are on mounts of other numbers.
     """
 
     filters: frozenset[int]
@@ -197,6 +199,7 @@ class Noted:
     labels: frozenset[str]
     withheld: str = ""
     places: frozenset[tuple[str, str, str]] = frozenset()
+    open_files: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -405,3 +405,10 @@ def test_a_label_must_be_that_of_the_start(label: str, later: str, verdict: Verd
     noted = note(with_process(threads=(replace(thread(), label=label),)))
     reading = replace(with_process(threads=(replace(thread(), label=later),)), noted=noted)
     assert judged(reading)["label"].verdict is verdict
+
+
+def test_a_reader_in_another_mount_namespace_goes_by_the_starts_numbers() -> None:
+    elsewhere = replace(HOST, open_files=frozenset({(77, 7)}))
+    read = replace(READING, host=elsewhere, noted=from_json(to_json(note(READING))))
+    assert not judged(read)["files.open"].failed
+    assert judged(replace(read, noted=None))["files.open"].failed

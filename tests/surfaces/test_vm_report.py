@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from reconciler.engine import records
 from reconciler.linux import cgroups
-from tests.live import DATA, SMALL, Live, until
+from tests.live import BOX, DATA, SMALL, Live, until
 
 pytestmark = [pytest.mark.vm, pytest.mark.root]
 
@@ -65,6 +66,23 @@ def test_what_it_says_of_a_running_vm_is_what_the_host_sees(vms: Live) -> None:
     # The form of before is still there, and is what programs read it by.
     assert read_json(vms, "web", "-o", "json")["pid"] == pid
     assert read_json(vms, "web", "--security-report", "-o", "json")["vms"][0]["pid"] == pid
+
+
+def test_it_is_read_the_same_from_another_mount_namespace(vms: Live) -> None:
+    """As by a box in a systemd unit with PrivateTmp=: all mounts have other numbers there."""
+    vms.declare("web")
+    vms.box("up", "web")
+    vms.box("exec", "web", "--", "sh", "-c", "echo >/data/f")
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", BOX, "inspect", "web", "-o", "json"],
+        env=vms.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    facts = json.loads(done.stdout)["facts"]
+    assert [fact for fact in facts if fact["verdict"] not in {"same", "not_applicable"}] == []
+    assert done.returncode == 0
 
 
 def test_a_sandbox_that_is_down_is_reported_as_it_would_be_started(vms: Live) -> None:
