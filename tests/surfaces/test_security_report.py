@@ -227,3 +227,10 @@ def test_the_schemas_are_schemas_and_open_for_more() -> None:
     jsonschema.Draft202012Validator(SCHEMA).validate(newer)
     with pytest.raises(jsonschema.ValidationError):
         STRICT.validate(newer)
+
+
+def test_a_lost_vm_is_what_is_not_as_promised() -> None:
+    assert said(REPORTS["nothing but lost"]).startswith(
+        "web: NOT AS PROMISED: nothing can be told of 1 VMs\n"
+    )
+    assert "facts differ" not in said(REPORTS["lost"])

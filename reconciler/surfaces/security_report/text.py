@@ -64,7 +64,10 @@ def _title(report: SecurityReport) -> Iterator[Line]:
     other = read.count(Verdict.NOT_APPLICABLE)
     good = read.count(Verdict.SAME)
     if report.failed:
-        text = f"{len(read) - good - other} of {len(read)} facts differ or cannot be read"
+        bad = len(read) - good - other
+        parts = [f"{bad} of {len(read)} facts differ or cannot be read"] if bad else []
+        parts += [f"nothing can be told of {len(report.lost)} VMs"] if report.lost else []
+        text = ", ".join(parts)
         return paragraph(f"{report.sandbox}: NOT AS PROMISED: {text}", BAD)
     if report.verdict is None:
         return paragraph(f"{report.sandbox}: no VMM of it runs")
