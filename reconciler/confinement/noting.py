@@ -64,38 +64,20 @@ def from_json(value: dict[str, Any]) -> Noted:
     if not isinstance(withheld, str):
         raise ValueError("not what is noted at a start")  # noqa: TRY004
     numbers, programs, labels = (frozenset(each) for each in lists if each is not None)
-    places = _places(value.get("places", []))
-    return Noted(
-        numbers, programs, labels, withheld, places, _open_files(value.get("open_files", []))
-    )
+    # Nor these.
+    places = _rows(value.get("places", []), str, str, str)
+    open_files = _rows(value.get("open_files", []), int, int)
+    return Noted(numbers, programs, labels, withheld, places, open_files)
 
 
-def _places(value: object) -> frozenset[tuple[str, str, str]]:
-    """An earlier version of box wrote none."""
+def _rows(value: object, *kinds: type) -> frozenset[tuple[Any, ...]]:
+    """A list of lists, each with an item of each kind."""
     if not isinstance(value, list):
         raise ValueError("not what is noted at a start")  # noqa: TRY004
-    found = set()
-    for each in value:
-        match each:
-            case [str(target), str(device), str(root)]:
-                found.add((target, device, root))
-            case _:
-                raise ValueError("not what is noted at a start")
-    return frozenset(found)
-
-
-def _open_files(value: object) -> frozenset[tuple[int, int]]:
-    """An earlier version of box wrote none."""
-    if not isinstance(value, list):
-        raise ValueError("not what is noted at a start")  # noqa: TRY004
-    found = set()
-    for each in value:
-        match each:
-            case [int(mount_id), int(inode)]:
-                found.add((mount_id, inode))
-            case _:
-                raise ValueError("not what is noted at a start")
-    return frozenset(found)
+    for row in value:
+        if not isinstance(row, list) or [type(item) for item in row] != list(kinds):
+            raise ValueError("not what is noted at a start")
+    return frozenset(map(tuple, value))
 
 
 def programs(_policy: Policy, reading: Reading) -> Fact:

@@ -93,7 +93,7 @@ def verify(home: Path) -> Verified:
             event = _parse(line)
             if event is None or event.get("previous") != previous:
                 return Verified(count, broken_line=count + 1)
-            previous = hashlib.sha256(line.rstrip(b"\n")).hexdigest()
+            previous = _digest(line.rstrip(b"\n"))
             count += 1
             before, size = size, size + len(line)
             if end and before < end.size <= size:

@@ -185,7 +185,7 @@ def read_devices(layout: Layout, cgroup: bytes) -> frozenset[str] | None:
     OSError.
     """
     hierarchy = layout.of_controller("devices")
-    if hierarchy is None or hierarchy.version == 2:
+    if hierarchy is None:
         return None
     path = layout.paths_of(cgroup).get(hierarchy)
     if path is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+from reconciler.confinement.reading import MappedReading
 from reconciler.linux.proc_stat import number, unlike
 
 OVERFLOW_ID = 65_534  # /proc/sys/kernel/overflowuid: an ID that has no name in our user namespace
@@ -107,15 +108,6 @@ class FdInfo:
     mount_id: int
     inode: int | None
     kind: str
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """A file, or memory with a name, in /proc/PID/maps: its device ("fe:00"), inode and name."""
-
-    device: str
-    inode: int
-    name: str
 
 
 # Runs of lines of status that change all the time and hold nothing of `Status`: memory, signals,
@@ -271,13 +263,13 @@ _MAP = re.compile(
 
 
 @lru_cache(maxsize=128)
-def parse_maps(data: bytes) -> tuple[Mapped, ...]:
+def parse_maps(data: bytes) -> tuple[MappedReading, ...]:
     """What /proc/PID/maps has that has an inode, each once, in its order.
 
     Memory without one is nobody's file. Of the bytes of a name only a newline is escaped, and not
     so that it could be told from a name that holds the escape, so it stays.
     """
-    found: dict[Mapped, None] = {}
+    found: dict[MappedReading, None] = {}
     for line in data.split(b"\n"):
         if not line:
             continue
@@ -285,7 +277,7 @@ def parse_maps(data: bytes) -> tuple[Mapped, ...]:
         if parts is None:
             raise unlike("maps", line)
         if inode := number(parts[2], "maps"):
-            found[Mapped(parts[1].decode(), inode, os.fsdecode(parts[3]))] = None
+            found[MappedReading(parts[1].decode(), inode, os.fsdecode(parts[3]))] = None
     return tuple(found)
 
 

@@ -107,7 +107,7 @@ def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[byt
     read = _first_threads if how.first else threads.read_threads
     each, groups = read(process.directory, how.layout)
     held = process.directory
-    mapped = part(lambda: _mapped(process))
+    mapped = part(lambda: procfs.parse_maps(process.read("maps")))
     reading = ProcessReading(
         pid=process.identity.pid,
         tty=part(lambda: proc_stat.parse_stat(process.read("stat")).tty),
@@ -176,16 +176,6 @@ def _mount_readings(mountinfo: bytes) -> tuple[MountReading, ...]:
         )
         for each in procfs.parse_mountinfo(mountinfo)
     )
-
-
-def _mapped(process: Process) -> tuple[MappedReading, ...]:
-    return _mapped_readings(process.read("maps"))
-
-
-@lru_cache(maxsize=128)
-def _mapped_readings(maps: bytes) -> tuple[MappedReading, ...]:
-    found = procfs.parse_maps(maps)
-    return tuple(MappedReading(each.device, each.inode, each.name) for each in found)
 
 
 def _bound(mapped: tuple[MappedReading, ...] | Unreadable, policy: Policy) -> frozenset[str]:

@@ -367,6 +367,8 @@ def test_what_is_noted_survives_being_written_down() -> None:
         {**before, "places": 5},
         {**before, "places": [["/bin/vmm", "254:0"]]},
         {**before, "places": [["/bin/vmm", "254:0", 7]]},
+        {**before, "open_files": [[20]]},
+        {**before, "open_files": [[20, "7"]]},
     ):
         with pytest.raises(ValueError, match="not what is noted"):
             from_json(broken)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reconciler.confinement.reading import MappedReading
 from reconciler.linux import proc_stat, procfs
 from reconciler.linux.proc_stat import ParseError
-from reconciler.linux.procfs import Limit, MapLine, Mapped
+from reconciler.linux.procfs import Limit, MapLine
 
 CAPTURED = Path(__file__).parent.parent / "data" / "proc"
 PARSERS: dict[str, Callable[[bytes], object]] = {
@@ -253,7 +254,7 @@ def test_garbage_raises_nothing_but_parse_error(data: bytes) -> None:
 
 def test_maps_of_a_vmm() -> None:
     mapped = procfs.parse_maps(captured("runc-root", "maps"))
-    assert mapped[0] == Mapped("fe:00", 2170921, "/usr/bin/qemu-system-x86_64")
+    assert mapped[0] == MappedReading("fe:00", 2170921, "/usr/bin/qemu-system-x86_64")
     names = [each.name for each in mapped]
     assert "/kernel" in names
     assert len(set(names)) == len(names)
@@ -263,7 +264,9 @@ def test_maps_of_a_vmm() -> None:
 def test_names_in_maps_are_as_somebody_chose_them() -> None:
     line = b"7f00-7f01 r--p 00000000 fe:00 7    "
     for name in (b"/a b", b"/a\\012b", b"/\xff", b"/x (deleted)", b"/7f00-7f01 r--p 0 fe:00 8 /y"):
-        assert procfs.parse_maps(line + name + b"\n") == (Mapped("fe:00", 7, os.fsdecode(name)),)
+        assert procfs.parse_maps(line + name + b"\n") == (
+            MappedReading("fe:00", 7, os.fsdecode(name)),
+        )
 
 
 @pytest.mark.parametrize(

@@ -242,9 +242,8 @@ def _kinds(sides: Sides) -> tuple[object, object]:
 
 def _mapped(sides: Sides) -> tuple[object, object]:
     assert isinstance(sides.process.mapped, tuple)
-    outside = {(each.device, each.inode, each.name) for each in sides.process.mapped}
     inside = procfs.parse_maps(os.fsencode(sides.view["files"]["maps"]))
-    return outside, {(each.device, each.inode, each.name) for each in inside}
+    return set(sides.process.mapped), set(inside)
 
 
 COMPARED: dict[str, Callable[[Sides], tuple[object, object]]] = {
