@@ -60,7 +60,7 @@ class NotRunning(Missing):
 
 
 class Frozen(BoxError):
-    """The sandbox's VM is frozen for a look; only a person lets it go on, or ends it."""
+    """The sandbox's VM stands still: for a look, until a person decides; or for want of space."""
 
     code = Code.FROZEN
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from reconciler.confinement.facts import Verdict
-from reconciler.engine import drift, plan
+from reconciler.engine import contact, drift, plan
 from reconciler.engine.outcome import Again, Done, GaveUp, Outcome
 
 if TYPE_CHECKING:
@@ -127,10 +127,12 @@ def _frozen(spec: Spec, seen: Observation) -> tuple[Condition, ...]:
     """Whether it stands still; nothing of one that nobody froze."""
     if seen.frozen is None:
         return ()
-    name, since = spec.name, seen.frozen.since
-    message = f"since {since}: {seen.frozen.why}; `box thaw {name}` lets it go on"
-    if seen.frozen.stands:
-        return (Condition("Frozen", "True", "ConfinementDiffered", message),)
+    name, frozen = spec.name, seen.frozen
+    message = f"since {frozen.since}: {frozen.why}; `box thaw {name}` lets it go on"
+    if frozen.reason == contact.NO_SPACE:
+        message += ", and so does room on that file system"
+    if frozen.stands:
+        return (Condition("Frozen", "True", frozen.reason, message),)
     return (Condition("Frozen", "False", "LetGoOn", f"{message}, and nothing else should"),)
 
 

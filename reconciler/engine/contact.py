@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _BOUNDARY = "boundary.json"
 FROZEN = "frozen.json"
 """In a VM's directory as long as it is frozen, or should be: why, and since when."""
+DIFFERED = "ConfinementDiffered"
+NO_SPACE = "NoSpace"
+"""The reasons there are: one waits for a person, one for room on the host's file system."""
 
 
 class Contact(NamedTuple):
@@ -80,18 +83,37 @@ def is_frozen(directory: StrPath) -> bool:
     return os.path.exists(f"{os.fspath(directory)}/{FROZEN}")  # noqa: PTH110 - slow to load
 
 
+def frozen_for(directory: StrPath) -> str | None:
+    """The reason why a VM is frozen; None when it is not. What cannot be read is no passing one."""
+    if not is_frozen(directory):
+        return None
+    return NO_SPACE if _noted(directory).get("reason") == NO_SPACE else DIFFERED
+
+
 def frozen(name: str, directory: StrPath) -> Frozen:
     """The error that a sandbox's VM is frozen."""
-    try:
-        why = str(_read_json(f"{os.fspath(directory)}/{FROZEN}")["why"])
-    except (OSError, KeyError, TypeError, ValueError, RecursionError):
-        why = None
+    noted = _noted(directory)
+    why = str(noted["why"]) if "why" in noted else None
+    if noted.get("reason") == NO_SPACE:
+        return Frozen(
+            f"{name} is paused: the host's file system is nearly full.",
+            details=why,
+            hint="free some space, and `box watch` lets it go on; so does "
+            f"`box thaw {name}`. `box down {name}` ends it without what it has not written out",
+        )
     return Frozen(
         f"{name} is frozen.",
         details=why,
         hint=f"`box inspect {name}` reads it as it stands; `box thaw {name}` lets it go on, "
         f"`box down {name}` ends it",
     )
+
+
+def _noted(directory: StrPath) -> dict[str, Any]:
+    try:
+        return _read_json(f"{os.fspath(directory)}/{FROZEN}")
+    except (OSError, TypeError, ValueError, RecursionError):
+        return {}
 
 
 def _record(home: StrPath, name: str) -> VmRecord | None:

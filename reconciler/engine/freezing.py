@@ -1,4 +1,4 @@
-"""Frozen VMs: stopped where they stand because of what was found, until a person decides.
+"""Frozen VMs: stopped where they stand, until a person decides, or until there is room again.
 
 That a VM is to be frozen is noted in its directory before it is done, so that no command waits for
 what cannot answer; a VM that something else let go on is found by that note and frozen again.
@@ -7,7 +7,7 @@ what cannot answer; a VM that something else let go on is found by that note and
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +26,14 @@ _LOCK_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Frozen:
-    """A VM that is to stand still: `since` when (RFC 3339), `why`, and whether it does stand."""
+    """A VM that is to stand still: `since` when (RFC 3339), `why`, and whether it does stand.
+
+    `reason` is contact.DIFFERED, which a person decides on, or contact.NO_SPACE, which passes.
+    """
 
     since: str
     why: str
+    reason: str
     stands: bool
 
 
@@ -42,10 +46,59 @@ def freeze(home: Path, vm: VmRecord, facts: Sequence[Fact]) -> None:
     with contextlib.ExitStack() as stack:
         # Whatever comes of the note, on a full disk too.
         stack.callback(freezer.freeze, directories(vm))
-        note = vm.directory(home) / contact.FROZEN
-        if not note.exists():
-            value = {"since": journal.now(), "why": drift.said(facts)}
-            files.write_json(note, value, durable=False)
+        with _changing(home, vm) as note:
+            if contact.frozen_for(note.parent) != contact.DIFFERED:
+                _write(note, contact.DIFFERED, drift.said(facts))
+
+
+def pause(home: Path, vm: VmRecord, why: str) -> bool:
+    """Freeze a VM because the host has no room for what it writes, until `resume`.
+
+    False when it was to stand already, or has ended. Raises OSError when it cannot be noted, and
+    then it is not frozen either; Busy when not all stands still in time.
+    """
+    with contextlib.suppress(FileNotFoundError), _changing(home, vm) as note:
+        if not identity.runs(vm.identity):
+            return False
+        known = note.exists()
+        if not known:
+            _write(note, contact.NO_SPACE, why)
+        try:
+            freezer.freeze(directories(vm))
+        finally:
+            # Not under the sandbox's lock: its cgroup and directory may be the next VM's by now.
+            ended = not identity.runs(vm.identity)
+            if ended:
+                freezer.thaw(directories(vm))
+                note.unlink(missing_ok=True)
+        return not known and not ended
+    return False
+
+
+def resume(home: Path, vm: VmRecord) -> bool:
+    """Let a VM go on that `pause` has frozen; False when there is no such one."""
+    with contextlib.suppress(FileNotFoundError), _changing(home, vm) as note:
+        if contact.frozen_for(note.parent) == contact.NO_SPACE:
+            freezer.thaw(directories(vm))
+            note.unlink()
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def _changing(home: Path, vm: VmRecord) -> Iterator[Path]:
+    """Be the only one that changes what is noted of a VM's freezing; yields where it is noted.
+
+    Raises FileNotFoundError when the VM has no directory any more, Busy.
+    """
+    directory = vm.directory(home)
+    with files.locked(directory / "freezing.lock", timeout_seconds=_LOCK_SECONDS):
+        yield directory / contact.FROZEN
+
+
+def _write(note: Path, reason: str, why: str) -> None:
+    value = {"since": journal.now(), "why": why, "reason": reason}
+    files.write_json(note, value, durable=False)
 
 
 def frozen(home: Path, vm: VmRecord) -> Frozen | None:
@@ -58,7 +111,8 @@ def frozen(home: Path, vm: VmRecord) -> Frozen | None:
     except (FileNotFoundError, files.BrokenFile):
         value = {}
     since, why = str(value.get("since", "")), str(value.get("why", ""))
-    return Frozen(since, why, freezer.is_frozen(directories(vm)))
+    reason = contact.frozen_for(note.parent) or contact.DIFFERED
+    return Frozen(since, why, reason, freezer.is_frozen(directories(vm)))
 
 
 def thaw(home: Path, name: str) -> bool:
@@ -70,13 +124,17 @@ def thaw(home: Path, name: str) -> bool:
         vm = records.vm_record(home, name)
         if vm is None or not identity.runs(vm.identity):
             raise contact.not_running(name)
-        if not contact.is_frozen(vm.directory(home)):
-            return False
-        # In this order: killed at any point, it is frozen and said to be, or neither.
-        freezer.thaw(directories(vm))
-        (vm.directory(home) / contact.FROZEN).unlink()
-        drift.acknowledge(home, name)
-        message = "by command; a difference that is still there is found anew"
+        with _changing(home, vm) as note:
+            reason = contact.frozen_for(note.parent)
+            if reason is None:
+                return False
+            # In this order: killed at any point, it is frozen and said to be, or neither.
+            freezer.thaw(directories(vm))
+            note.unlink()
+        message = "by command"
+        if reason == contact.DIFFERED:
+            drift.acknowledge(home, name)
+            message += "; a difference that is still there is found anew"
         journal.record(home, name, "Normal", "Thawed", message, incarnation=vm.incarnation)
     return True
 

@@ -24,6 +24,7 @@ from reconciler.engine import (
     records,
     slots,
     snapshots,
+    space,
     traces,
     turns,
     warm,
@@ -91,6 +92,8 @@ def start_vm(
     """
     parts = ensure_parts(home, spec, progress)
     admission.check_memory(home, spec.ram_mib)
+    if with_data:
+        space.check(home)
     sandbox_directory(home, spec.name)
     disk.ensure_disk(disk_of(home, spec.name), spec.data_bytes)
     record = _new_record(home, spec, parts, kind, incarnation)

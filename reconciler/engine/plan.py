@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.boxfile.changes import Change, changes
 from reconciler.data import disk
-from reconciler.engine import drift
+from reconciler.engine import contact, drift
 from reconciler.engine.warm import is_same
 
 if TYPE_CHECKING:
@@ -150,11 +150,15 @@ def _warmed(spec: Spec, seen: Observation) -> list[Action]:
 def _running(spec: Spec, seen: Observation) -> list[Action]:
     if stays_down(spec, seen):
         return []
-    if seen.frozen is not None:
+    paused = seen.frozen is not None and seen.frozen.reason == contact.NO_SPACE
+    if seen.frozen is not None and not paused:
         return [] if seen.frozen.stands else [_answer(ActionKind.FREEZE, seen)]
     # Before it is replaced too: the difference is what somebody has to see.
     if seen.differences and spec.on_drift in _ANSWERS:
         return [_answer(_ANSWERS[spec.on_drift], seen)]
+    if paused:
+        # To replace it now would cost what it has not written to /data yet.
+        return []
     vm = seen.vm
     outdated = seen.running and vm is not None and vm.spec.vm_digest != spec.vm_digest
     refusal = _refused_disk(spec, seen)

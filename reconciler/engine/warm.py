@@ -47,7 +47,7 @@ def take(
     It is ours alone, has a new token, fresh randomness and the time, and /data if asked for. From
     the moment it is taken its record names us: whoever finds it without us takes it away.
     `noting` is told its name and its new token right before that. Raises DataHeld when another VM
-    has /data, Frozen when that is frozen.
+    has /data, Frozen when that is frozen, NoSpace when the host has no room for what it may write.
     """
     wanted = _declared(home, name)
     if wanted is None or not wanted.get("warm"):
@@ -55,6 +55,10 @@ def take(
     vms = [path.name.removesuffix(".json") for path in (home / "run").glob(f"{name}.*.json")]
     for vm in vms:
         _reap(home, vm)
+    if with_data and vms:
+        from reconciler.engine import space
+
+        space.check(home)
     for vm in sorted(vms):
         if with_data:
             _check_data(home, name)

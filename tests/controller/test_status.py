@@ -16,6 +16,7 @@ from reconciler.controller.status import (
     status_after_try,
     status_of_look,
 )
+from reconciler.engine import contact
 from reconciler.engine.freezing import Frozen
 from reconciler.engine.home import open_home, sandbox_directory
 from reconciler.engine.observe import Observation
@@ -56,7 +57,9 @@ def test_a_fact_that_is_not_so(verdict: Verdict, reason: str) -> None:
 
 @pytest.mark.parametrize(("stands", "frozen"), [(True, "True"), (False, "False")])
 def test_a_frozen_vm_is_told_with_its_reason_and_the_way_out(*, stands: bool, frozen: str) -> None:
-    note = Frozen("2026-01-02T03:04:05.678Z", "seccomp: want 2, have 0", stands=stands)
+    note = Frozen(
+        "2026-01-02T03:04:05.678Z", "seccomp: want 2, have 0", contact.DIFFERED, stands=stands
+    )
     seen = replace(UP, facts=(Fact("seccomp", "2", "0", Verdict.DIFFERS),), frozen=note)
     status = status_after_try(WISH, seen, Done())
     condition = status.condition("Frozen")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.confinement.facts import Fact, Verdict
+from reconciler.engine.contact import DIFFERED, NO_SPACE
 from reconciler.engine.freezing import Frozen
 from reconciler.engine.observe import Observation, Waiting
 from reconciler.engine.plan import ActionKind, differences, plan
@@ -99,7 +100,7 @@ def test_what_was_left_behind_is_reaped_first_in_every_case() -> None:
 
 WRONG = Fact("seccomp", "on", "off", Verdict.DIFFERS)
 FINE = Fact("seccomp", "on", "on", Verdict.SAME)
-STANDS = Frozen("2026-01-01T00:00:00.000Z", "seccomp: want on, have off", stands=True)
+STANDS = Frozen("2026-01-01T00:00:00.000Z", "seccomp: want on, have off", DIFFERED, stands=True)
 
 
 @pytest.mark.parametrize("changes", [{}, {"cpus": 2}], ids=["as-declared", "outdated"])
@@ -148,6 +149,17 @@ def test_a_frozen_vm_is_not_replaced_healed_or_answered_again(on_drift: str) -> 
         for fact in (FINE, WRONG):
             assert kinds(wanted, replace(seen, facts=(fact,))) == []
             assert kinds(wanted, replace(goes_on, facts=(fact,))) == ["freeze"]
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_paused_vm_is_left_to_who_paused_it_unless_it_differs(stands: bool) -> None:  # noqa: FBT001
+    paused = replace(STANDS, reason=NO_SPACE, stands=stands)
+    for changed in (SPEC, spec(cpus=2)):
+        for on_drift, answer in (("alert", []), ("freeze", ["freeze"]), ("stop", ["stop"])):
+            wanted = replace(changed, on_drift=on_drift)
+            seen = replace(UP, record=recorded(wanted), data_bytes=16 << 20, frozen=paused)
+            assert kinds(wanted, replace(seen, facts=(FINE,))) == []
+            assert kinds(wanted, replace(seen, facts=(WRONG,))) == answer
 
 
 def test_a_frozen_vm_is_ended_where_no_vm_is_declared() -> None:

@@ -16,6 +16,7 @@ from reconciler.confinement.facts import Verdict
 from reconciler.confinement.policy import BindMount
 from reconciler.confinement.promises import Promise
 from reconciler.confinement.reading import Reading, Unreadable
+from reconciler.engine import contact
 from reconciler.engine.freezing import Frozen
 from reconciler.engine.records import ONCE, WARM
 from reconciler.engine.security_report import STARTING, Checked, SecurityReport
@@ -57,8 +58,15 @@ REPORTS: dict[str, SecurityReport] = {
     "boundary changed": report(
         vm(boundary=replace(PROVEN, have="VMM changed since", verdict=Verdict.DIFFERS))
     ),
-    "frozen": report(vm(frozen=Frozen(READ_AT, "limit.pids: want 64, have no limit", stands=True))),
-    "to be frozen": report(vm(frozen=Frozen("", "", stands=False))),
+    "frozen": report(
+        vm(
+            frozen=Frozen(
+                READ_AT, "limit.pids: want 64, have no limit", contact.DIFFERED, stands=True
+            )
+        )
+    ),
+    "paused": report(vm(frozen=Frozen(READ_AT, "42 MiB free", contact.NO_SPACE, stands=True))),
+    "to be frozen": report(vm(frozen=Frozen("", "", contact.DIFFERED, stands=False))),
     "of a run": report(down(), vm(vm="web.00000001", kind=ONCE)),
 }
 BROKEN = [*DIFFERENT, *UNREADABLE]

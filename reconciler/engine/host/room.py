@@ -74,7 +74,7 @@ def look_disk(home: Path) -> Seen:
     found += f"; /data of its sandboxes may still take {promised}"
     if promised > free:
         return finding(
-            f"{found}: who fills them fills this file system, and is told of an I/O error then",
+            f"{found}: who fills them is paused before it is full, if `box watch` runs",
             "declare a smaller data_size, or destroy a sandbox with its data: "
             "box destroy NAME --data",
         )

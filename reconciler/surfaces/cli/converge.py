@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ from reconciler.controller.folder import Folder
 from reconciler.controller.lock import TwoControllers, leave_confirmation, log_path
 from reconciler.controller.port import LocalEngine
 from reconciler.controller.survey import Surveyor
-from reconciler.engine import journal
+from reconciler.engine import journal, space
 from reconciler.engine.home import open_home
 from reconciler.errors import Missing, Refused
 from reconciler.surfaces.cli import tables
@@ -24,6 +24,9 @@ from reconciler.surfaces.cli.endings import unwinding
 from reconciler.surfaces.cli.terminal import say, tell
 from reconciler.surfaces.declared import default_folder
 from reconciler.surfaces.render import Format
+
+if TYPE_CHECKING:
+    import structlog
 
 Directory = Annotated[
     Path | None,
@@ -111,12 +114,16 @@ def watch(directory: Directory = None) -> int:
     with once.held_folder(home, folder):
         path = log_path(home, folder.path)
         tell(f"watching {folder.path}; log: {path}")
-        with open_log(path) as log:
+        with open_log(path) as log, space.watched(home, _log_space(log)):
             # A pool that is being filled must not keep it from seeing an edit, or a VM that died.
             loop = Loop(LocalEngine(home, fills_beside=True), home, folder, log)
             _stop_on_signals(loop)
             loop.run()
     return 0
+
+
+def _log_space(log: structlog.stdlib.BoundLogger) -> space.Told:
+    return lambda name, text: log.warning(text, sandbox=name)
 
 
 def _stop_on_signals(loop: Any) -> None:  # noqa: ANN401  # its import waits until it is needed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from reconciler.engine import once
@@ -13,8 +14,10 @@ from reconciler.surfaces.cli.options import Parsed, Usage
 from reconciler.surfaces.cli.terminal import progress, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from reconciler.engine.contact import Contact
     from reconciler.engine.spec import Spec
 
 _DAY_SECONDS = 86_400
@@ -35,7 +38,8 @@ def run(given: Parsed) -> int:
                     wait_seconds=wait_seconds,
                     progress=progress(parsed.name),
                 )
-                return vm.command(home, contact, parsed, endings)
+                with _space_watched(home, contact, with_data=not parsed.has("--no-data")):
+                    return vm.command(home, contact, parsed, endings)
             finally:
                 # A signal up to here, even in this call, still reaches the block below.
                 endings.ignore()
@@ -49,6 +53,18 @@ def run(given: Parsed) -> int:
                 except OSError:
                     # No process for it, or no room for its lock: then we do what has to be done.
                     machine.end()
+
+
+@contextlib.contextmanager
+def _space_watched(home: Path, running: Contact, *, with_data: bool) -> Iterator[None]:
+    """Keep the command from filling the host's file system: nobody else may be looking."""
+    if not with_data:
+        yield
+        return
+    from reconciler.engine import space
+
+    with space.watched(home, lambda name, text: tell(f"{name}: {text}"), only=running.vm):
+        yield
 
 
 def _tell_unwritten(name: str) -> None:

@@ -15,6 +15,7 @@ from reconciler.controller.desired import Wish
 from reconciler.controller.once import Converged, Planned, Report
 from reconciler.controller.report import FolderReport, SandboxReport
 from reconciler.controller.survey import Survey
+from reconciler.engine import contact
 from reconciler.engine.journal import Verified
 from reconciler.engine.plan import Action
 from reconciler.surfaces import render
@@ -81,7 +82,10 @@ def _state(result: Converged) -> str:
     if result.seen is None or result.seen.record is None:
         return "-"
     if result.seen.running:
-        return "frozen" if result.seen.frozen else "running"
+        frozen = result.seen.frozen
+        if frozen is not None:
+            return "paused" if frozen.reason == contact.NO_SPACE else "frozen"
+        return "running"
     return "built" if result.seen.built else "stopped"
 
 

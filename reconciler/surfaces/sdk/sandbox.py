@@ -92,7 +92,7 @@ class Sandbox:
         runs without it. Raises DataHeld, NotFound, InvalidBoxfile, NotConfined, Missing where the
         host lacks something, and what `exec` raises.
         """
-        from reconciler.engine import once
+        from reconciler.engine import once, space
         from reconciler.surfaces.sdk import carrying
 
         command = given.command(argv, env, cwd, user, timeout)
@@ -109,7 +109,8 @@ class Sandbox:
                         wait_seconds=wait_seconds,
                         progress=_unheard,
                     )
-                    return carrying.carry_out(home, vm, "run", command, stdin, limit_bytes)
+                    with space.watched(home, _unheard_of, only=vm.vm):
+                        return carrying.carry_out(home, vm, "run", command, stdin, limit_bytes)
                 finally:
                     _end(home, self.name, machine)
             finally:
@@ -303,3 +304,7 @@ def _end(home: pathlib.Path, name: str, machine: Machine) -> None:
 
 def _unheard(_text: str) -> None:
     """The progress of a start, which nobody watches."""
+
+
+def _unheard_of(_name: str, _text: str) -> None:
+    """The same of room on the host."""

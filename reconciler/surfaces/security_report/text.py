@@ -8,7 +8,7 @@ from itertools import chain
 
 from reconciler.boxfile.problems import printable
 from reconciler.confinement.facts import Verdict
-from reconciler.engine import accelerator
+from reconciler.engine import accelerator, contact
 from reconciler.engine.freezing import Frozen
 from reconciler.engine.security_report import (
     DOWN,
@@ -127,6 +127,8 @@ def _process(report: SecurityReport, vm: VmReport) -> Iterator[Line]:
 def _frozen(name: str, known: Frozen) -> str:
     if not known.stands:
         return f"noted {known.since}, but it RUNS: the next pass freezes it again"
+    if known.reason == contact.NO_SPACE:
+        return f"it stands still since {known.since}, until the host's file system has room"
     return f"it stands still since {known.since}; box thaw {name} lets it go on"
 
 
