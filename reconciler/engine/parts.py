@@ -15,7 +15,6 @@ from reconciler.backends.vmm_files import VmmFiles
 from reconciler.engine import contact
 from reconciler.engine.accelerator import EMULATION
 from reconciler.engine.spec import Spec
-from reconciler.errors import Missing
 from reconciler.guest.build import find_agent
 from reconciler.images import fingerprint, initrd, kernel, rootfs
 from reconciler.images.base import Kind, resolve_base
@@ -78,12 +77,7 @@ def ensure_parts(home: Path, spec: Spec, progress: Progress) -> Parts:
     chosen = runtime.find_runtime()
     runtime.ensure_delegation(chosen)
     files = vmm_files.find_vmm_files(home, os.uname().machine)
-    try:
-        guest_kernel = kernel.find_kernel(home)
-    except Missing:
-        if os.environ.get("BOX_KERNEL"):
-            raise
-        guest_kernel = kernel.fetch_kernel(home, progress)
+    guest_kernel = kernel.ensure_kernel(home, progress)
     recipe = spec.recipe
     image = rootfs.built_image(home, recipe) or rootfs.build_image(home, recipe, progress)
     return _put_together(home, spec, chosen, files, guest_kernel, image)

@@ -12,18 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import BoxError, Missing
+from reconciler.errors import BoxError, Busy, Missing
 from reconciler.images.bzimage import is_bzimage, release, vmlinux
 from reconciler.images.compression import NotDecompressed
 from reconciler.images.modules import needed_modules
 from reconciler.images.packages import unpack_kernel
 from reconciler.images.progress import Progress
 from reconciler.images.scratch import scratch
-from reconciler.linux.files import BrokenFile, read_json, sync_directory, write_atomic, write_json
+from reconciler.linux.files import (
+    BrokenFile,
+    locked,
+    read_json,
+    sync_directory,
+    write_atomic,
+    write_json,
+)
 from reconciler.linux.process import CommandFailed
 
 _MODE = 0o444  # mounted into jails, where another user ID reads them; the directory above is 0700
 _CUSTOM = "custom-"
+_TOLD_AFTER_SECONDS = 1.0
+_FETCH_SECONDS = 600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
 
 
@@ -54,6 +63,28 @@ def find_kernel(home: Path) -> Kernel:
             hint="run `box quickstart`, which fetches one, or set BOX_KERNEL to a kernel image",
         )
     return _load(home / "kernels" / max(releases, key=_version))
+
+
+def ensure_kernel(home: Path, progress: Progress) -> Kernel:
+    """Return the kernel that guests boot, fetched if there is none yet: by one process at a time.
+
+    Raises what `find_kernel` raises of a BOX_KERNEL, and what `fetch_kernel` raises.
+    """
+    try:
+        return find_kernel(home)
+    except Missing:
+        if os.environ.get("BOX_KERNEL"):
+            raise
+    with contextlib.ExitStack() as stack:
+        lock = home / "kernel.lock"
+        try:
+            stack.enter_context(locked(lock, timeout_seconds=_TOLD_AFTER_SECONDS))
+        except Busy:
+            progress("waiting for the kernel that another command fetches")
+            stack.enter_context(locked(lock, timeout_seconds=_FETCH_SECONDS))
+        with contextlib.suppress(Missing):
+            return find_kernel(home)
+        return fetch_kernel(home, progress)
 
 
 def fetch_kernel(home: Path, progress: Progress) -> Kernel:

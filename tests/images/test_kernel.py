@@ -7,15 +7,17 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import BoxError, Missing
-from reconciler.images.kernel import Kernel, fetch_kernel, find_kernel
-from reconciler.linux.files import read_json, write_json
+from reconciler.images.kernel import Kernel, ensure_kernel, fetch_kernel, find_kernel
+from reconciler.linux.files import locked, read_json, write_json
 from tests.images.test_bzimage import bzimage
 from tests.images.test_modules import kernel_with, module, plant
+from tests.live import until
 
 RELEASE = "6.1.0-1-test"
 PLAIN = b"\x7fELF" + bytes(1000) + b"Linux version 6.1.0-1-test (me) #1\0"
@@ -52,6 +54,25 @@ def test_the_newest_release_counts(box_home: Path) -> None:
         kept(box_home, release)
     kept(box_home, "custom-ffff")
     assert find_kernel(box_home).release == "6.1.0-57-cloud-amd64"
+
+
+def test_one_command_fetches_it_and_others_wait_for_that(
+    box_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BOX_KERNEL", raising=False)
+    told: list[str] = []
+    found: list[Kernel] = []
+    with locked(box_home / "kernel.lock"):
+        waiting = threading.Thread(
+            target=lambda: found.append(ensure_kernel(box_home, told.append))
+        )
+        waiting.start()
+        until(lambda: told)
+        kept(box_home, "6.1.0-9-cloud-amd64")
+    waiting.join()
+    assert [each.release for each in found] == ["6.1.0-9-cloud-amd64"]
+    # It says nothing of fetching one.
+    assert told == ["waiting for the kernel that another command fetches"]
 
 
 def test_box_kernel_takes_a_plain_kernel_with_nothing_to_load(
