@@ -89,12 +89,14 @@ def _facts(home: Path, name: str, output: render.Format) -> int:
     seen = observe.observe(home, name)
     if seen.record is None:
         raise NotFound(f"There is no sandbox {name}.", hint="box ls")
+    # A record outlives its VM: what it says of a process is no process's any more.
+    who = seen.vm.identity if seen.vm and seen.running else None
     value: dict[str, Any] = {
         "name": name,
         "spec": seen.record.spec.to_json(),
         "running": seen.running,
         "accelerator": seen.vm.accelerator if seen.vm else None,
-        "pid": seen.vm.identity.pid if seen.vm and seen.vm.identity else None,
+        "pid": who.pid if who else None,
         "kernel_proof": proof.proof_of(home, seen.record.spec.backend, seen.vm.fingerprint)
         if seen.vm
         else None,
