@@ -44,10 +44,13 @@ def check(home: Path) -> None:
     """Raise NoSpace when a VM that starts now would be frozen for what it writes."""
     free, total = _room(home)
     if free < mark(total):
+        import shlex
+
         raise NoSpace(
             f"The file system of {home} is nearly full: {free // _MIB} MiB are free, and the last "
             f"{mark(total) // _MIB} are kept from guests.",
-            hint=f"free some: du -sh {home}/*, or run it without /data: box run --no-data",
+            hint=f"free some: du -sh {shlex.quote(str(home))}/*; a command without /data still "
+            "runs: box run --no-data",
         )
 
 
