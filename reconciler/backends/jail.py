@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.backends.oci import oci_spec
 from reconciler.backends.runtime import (
@@ -24,6 +25,9 @@ from reconciler.confinement.policy import Policy
 from reconciler.errors import BoxError, Missing
 from reconciler.linux import cgroups, identity, plain, scopes, subids, userns
 from reconciler.linux.identity import ProcessIdentity
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 SCRATCH_DIRECTORIES = ("/mnt", "/srv", "/media", "/opt")
 """Where a bundle may lie in the launch's own mount namespace: directories that every host has."""
@@ -64,14 +68,27 @@ class StartedJail:
     can neither grow a file nor block.
     """
 
-    def __init__(self, stderr: int, wait: Callable[[], None], pid_file: Path) -> None:
+    def __init__(
+        self, jail: Jail, launcher: Popen[bytes], *, stderr: int, pid_file: Path, log: Path
+    ) -> None:
+        # Held by nothing that this holds: the collector would free a Popen in a cycle, whose
+        # `__del__` swallows the exception of a signal that came while the collector was at work.
+        self._launcher = launcher
+        self._jail = jail
         self._stderr = stderr
-        self._wait = wait
         self._pid_file = pid_file
+        self._log = log
 
     def wait(self) -> None:
         """Wait until the runtime has started the VMM; JailFailed when it could not."""
-        self._wait()
+        if not _ends(self._launcher.pid, _START_SECONDS):
+            raise JailFailed("The OCI runtime did not start the jail in time.")
+        if self._launcher.wait() != 0:
+            raise JailFailed(
+                f"The OCI runtime {self._jail.runtime.name} could not start the jail.",
+                details=_tail(self._log) or self.complaint(),
+                hint="`box doctor` tells what the host lacks",
+            )
 
     def identity(self) -> ProcessIdentity:
         """The VMM's process, to be asked for once the VMM has spoken.
@@ -150,19 +167,7 @@ def start(jail: Jail, argv: Sequence[str], *, pass_fds: Sequence[int]) -> Iterat
         finally:
             os.close(writer)
             os.close(errors)
-
-        def wait() -> None:
-            if not _ends(launcher.pid, _START_SECONDS):
-                raise JailFailed("The OCI runtime did not start the jail in time.")
-            if launcher.wait() != 0:
-                raise JailFailed(
-                    f"The OCI runtime {jail.runtime.name} could not start the jail.",
-                    details=_tail(log) or started.complaint(),
-                    hint="`box doctor` tells what the host lacks",
-                )
-
-        started = StartedJail(reader, wait, pid_file)
-        yield started
+        yield StartedJail(jail, launcher, stderr=reader, pid_file=pid_file, log=log)
 
 
 def _ends(child: int, timeout_seconds: float) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import secrets
@@ -104,6 +105,25 @@ def test_a_jail_lives_on_after_its_start_and_keeps_every_promise(one: Jail) -> N
         assert process.wait(DEADLINE_SECONDS)
     assert traces(one) == []
     jail.remove(one.home, one.name, one.policy.cgroup)
+
+
+def process_objects() -> int:
+    # By its type, and not isinstance: what else there is may pretend to be one.
+    return sum(type(each) is subprocess.Popen for each in gc.get_objects())
+
+
+@pytest.mark.root
+def test_a_start_leaves_no_process_object_to_the_garbage_collector(one: Jail) -> None:
+    """Its `__del__`, run by the collector, would swallow a Ctrl-C that comes meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = process_objects()
+        with speaking(one):
+            assert process_objects() == before + 1
+        assert process_objects() == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.root
