@@ -196,12 +196,13 @@ def _members(_policy: Policy, reading: Reading) -> Fact:
 
 
 def _mounts(policy: Policy, reading: Reading) -> Fact:
-    found: list[Finding] = []
+    found = [*noting.lost(reading)]
+    noted = noting.of_start(reading)
+    places = noted.places if noted else frozenset[mounts.Place]()
     for process in reading.processes:
         if isinstance(process.mounts, Unreadable):
             found.append(unreadable(f"PID {process.pid}: {process.mounts.why}"))
         else:
-            places = reading.noted.places if reading.noted else frozenset[mounts.Place]()
             found += mounts.compare(process.mounts, policy, reading.host, places)
     want = f"{len(policy.binds)} declared, and the runtime's fixed set"
     return conclude("mounts.declared", want, found, want)
@@ -222,7 +223,7 @@ def _propagation(_policy: Policy, reading: Reading) -> Fact:
 
 
 def _files(policy: Policy, reading: Reading) -> Fact:
-    found: list[Finding] = []
+    found = [*noting.lost(reading)]
     count = 0
     for process in reading.processes:
         if isinstance(process.files, Unreadable):
@@ -241,7 +242,8 @@ def _foreign_files(process: ProcessReading, reading: Reading) -> Iterator[Findin
         yield unreadable(f"PID {process.pid}: {process.mounts.why}")
         return
     inside = {each.mount_id for each in process.mounts} | reading.host.kernel_mount_ids
-    given = reading.host.open_files | (reading.noted.open_files if reading.noted else frozenset())
+    noted = noting.of_start(reading)
+    given = reading.host.open_files | (noted.open_files if noted else frozenset())
     for file in process.files:
         if file.mount_id in inside:
             continue

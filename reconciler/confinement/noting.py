@@ -59,14 +59,12 @@ def from_json(value: dict[str, Any]) -> Noted:
     for each, kind in zip(lists, kinds, strict=True):
         if not isinstance(each, list) or not all(type(item) is kind for item in each):
             raise ValueError("not what is noted at a start")
-    # An earlier version of box wrote no reason.
-    withheld = value.get("withheld", "")
+    withheld = value.get("withheld")
     if not isinstance(withheld, str):
         raise ValueError("not what is noted at a start")  # noqa: TRY004
     numbers, programs, labels = (frozenset(each) for each in lists if each is not None)
-    # Nor these.
-    places = _rows(value.get("places", []), str, str, str)
-    open_files = _rows(value.get("open_files", []), int, int)
+    places = _rows(value.get("places"), str, str, str)
+    open_files = _rows(value.get("open_files"), int, int)
     return Noted(numbers, programs, labels, withheld, places, open_files)
 
 
@@ -78,6 +76,16 @@ def _rows(value: object, *kinds: type) -> frozenset[tuple[Any, ...]]:
         if not isinstance(row, list) or [type(item) for item in row] != list(kinds):
             raise ValueError("not what is noted at a start")
     return frozenset(map(tuple, value))
+
+
+def of_start(reading: Reading) -> Noted | None:
+    """What was noted at the VM's start; None at that start, and when it is lost."""
+    return None if isinstance(reading.noted, Unreadable) else reading.noted
+
+
+def lost(reading: Reading) -> tuple[Finding, ...]:
+    """That what was noted is lost: part of every fact for which a reading is compared with it."""
+    return (unreadable(reading.noted.why),) if isinstance(reading.noted, Unreadable) else ()
 
 
 def programs(_policy: Policy, reading: Reading) -> Fact:
@@ -98,9 +106,9 @@ def programs(_policy: Policy, reading: Reading) -> Fact:
     found = [
         finding for where, each in threads for finding in _wrong_programs(where, each, reading)
     ]
-    if found:
-        return conclude(_FILTER, want, found, want)
-    noted = reading.noted or note(reading)
+    if found or lost(reading):
+        return conclude(_FILTER, want, (*found, *lost(reading)), want)
+    noted = of_start(reading) or note(reading)
     if not threads or not noted.programs:
         why = noted.withheld or "not shown at its start" if threads else "there is no filter"
         return Fact(_FILTER, want, why, Verdict.NOT_APPLICABLE)
@@ -109,14 +117,14 @@ def programs(_policy: Policy, reading: Reading) -> Fact:
 
 
 def _wrong_programs(where: str, thread: ThreadReading, reading: Reading) -> Iterator[Finding]:
-    noted, have = reading.noted, thread.programs
+    noted, have = of_start(reading), thread.programs
     if noted and thread.seccomp_filters not in noted.filters:
         yield Finding(
             f"{where}: {thread.seccomp_filters} filters, another number than at its start"
         )
     if isinstance(have, Unreadable):
         yield unreadable(f"{where}: {have.why}")
-    elif have is None and noted is None:
+    elif have is None and reading.noted is None:
         yield unreadable(f"{where}: not read")
     if not isinstance(have, tuple):
         return
@@ -146,10 +154,13 @@ def label(_policy: Policy, reading: Reading) -> Fact:
                 withheld = thread.label.why
             else:
                 labels.add(thread.label)
-    known = reading.noted.labels if reading.noted else frozenset[str]()
+    noted = of_start(reading)
+    known = noted.labels if noted else frozenset[str]()
     want = " or ".join(sorted(known)) or "one for all threads"
-    found += [Finding(each) for each in sorted(labels - known) if reading.noted]
-    if len(labels) > 1 and not reading.noted:
+    found += [Finding(each) for each in sorted(labels - known) if noted]
+    # A kernel that labels nothing has nothing to compare.
+    found += lost(reading) if labels else ()
+    if len(labels) > 1 and not noted:
         found.append(Finding(" and ".join(sorted(labels))))
     if found or (labels and not all(each.startswith("unconfined") for each in labels)):
         return conclude(_LABEL, want, found, ", ".join(sorted(labels)))

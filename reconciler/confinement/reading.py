@@ -216,7 +216,8 @@ class Reading:
     """Everything that was read of the VMM `pid`, first in `processes`, and its cgroup's others.
 
     `void` says why the reading stands for nothing: the VMM ended or changed while it was read.
-    `noted` is None at the VM's start. `neighbours` are all other running sandboxes that we know.
+    `noted` is None at the VM's start, `Unreadable` once it is lost. `neighbours` are all other
+    running sandboxes that we know.
     """
 
     pid: int
@@ -225,5 +226,5 @@ class Reading:
     members: frozenset[int] | Unreadable
     limits: CgroupLimits | Unreadable
     host: HostReading
-    noted: Noted | None
+    noted: Noted | Unreadable | None
     neighbours: dict[str, Neighbour]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
 _BOUNDARY = "boundary.json"
+START = "start.json"
+"""In a VM's directory: what was noted of its confinement at its start."""
 FROZEN = "frozen.json"
 """In a VM's directory as long as it is frozen, or should be: why, and since when."""
 DIFFERED = "ConfinementDiffered"

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reconciler.confinement import judging, noting
-from reconciler.engine import records
+from reconciler.confinement.reading import Unreadable
+from reconciler.engine import contact, records
+from reconciler.engine.records import STANDING
 from reconciler.linux import files, neighbours, reading
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from reconciler.engine.records import VmRecord
     from reconciler.linux.identity import ProcessIdentity
 
-_NOTED = "start.json"
 _AGE_SECONDS = 5.0
 
 
@@ -30,7 +31,7 @@ def judge_start(
     around = _look_around(home, but=records.sandbox_of(vm))
     read = reading.read_process(who, policy, neighbours=around)
     noted = noting.note(read)
-    files.write_json(directory / _NOTED, noting.to_json(noted), durable=False)
+    files.write_json(directory / contact.START, noting.to_json(noted), durable=False)
     # Where its mounts lie is judged now, and only later by where they lay now.
     asked = replace(noted, places=frozenset())
     return judging.judge(policy, replace(read, noted=asked))
@@ -39,11 +40,12 @@ def judge_start(
 def judge_again(home: Path, vm: VmRecord, policy: Policy) -> tuple[Fact, ...]:
     """Read the VMM of a running VM again, none of whose threads stands still for it.
 
-    Raises OSError and BrokenFile when what was noted cannot be read.
+    What was noted at its start is there as soon as its record has a process: where it is lost, the
+    facts that rest on it are unreadable. Raises OSError when our own side cannot be read.
     """
     if vm.identity is None:
         return ()
-    noted = _noted(vm.directory(home))
+    noted = _noted(home, vm)
     for around in (_seen_around, _look_around):
         others = _others(vm.vm, around(home))
         read = reading.read_process(vm.identity, policy, noted=noted, neighbours=others)
@@ -60,15 +62,22 @@ def _others(vm: str, around: dict[str, Neighbour]) -> dict[str, Neighbour]:
     return {name: each for name, each in around.items() if records.sandbox_of(name) != own}
 
 
-def _noted(directory: Path) -> Noted | None:
-    """What was noted at the start; None for a VM that an earlier version of box started."""
-    path = directory / _NOTED
+def _noted(home: Path, vm: VmRecord) -> Noted | Unreadable:
+    """What was noted at the start, or why that is lost and what to do."""
+    path = vm.directory(home) / contact.START
     try:
         return noting.from_json(files.read_json(path))
     except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise files.BrokenFile(f"{path} is not what box notes at a start.") from error
+        why = f"{path} is missing"
+    except OSError as error:
+        why = f"{path}: {error.strerror}"
+    except files.BrokenFile as error:
+        why = error.brief
+    except ValueError:
+        why = f"{path} is not what box notes at a start"
+    name = vm.sandbox
+    anew = f"; `box down {name} && box up {name}` notes it anew" if vm.kind == STANDING else ""
+    return Unreadable(f"what was noted at its start is lost: {why}{anew}")
 
 
 _seen: dict[Path, tuple[float, dict[str, Neighbour]]] = {}

@@ -74,6 +74,13 @@ def note_sources(directory: Path, found: Mapping[str, str]) -> None:
     files.write_json(directory / _SOURCES, value, durable=False)
 
 
+def note_start(directory: Path) -> None:
+    """Note besides the stamp of what was noted at the VM's start, which it is compared with."""
+    value = files.read_json(directory / _SOURCES)
+    value["files"] |= contact.stamps([directory / contact.START])
+    files.write_json(directory / _SOURCES, value, durable=False)
+
+
 def _own_kernel() -> str:
     return os.environ.get("BOX_KERNEL", "")
 

@@ -142,6 +142,7 @@ def _start(home: Path, spec: Spec, progress: Progress) -> VmRecord:
             with control.connected(record.directory(home), timeout_seconds=_CONTROL_SECONDS) as qmp:
                 token = _rehearse(home, record, qmp)
                 qmp.execute("stop")
+            warm.note_start(record.directory(home))
             ready = replace(record, ready=True, owner=None, token=token.hex())
             records.keep_vm(home, ready)
     except BaseException:

@@ -57,14 +57,14 @@ def read_process(
     policy: Policy,
     layout: Layout | None = None,
     *,
-    noted: Noted | None = None,
+    noted: Noted | Unreadable | None = None,
     neighbours: Mapping[str, Neighbour] | None = None,
 ) -> Reading:
     """Read the VMM `who` and all processes of its cgroup.
 
     `policy` says which cgroup to list and which paths of ours to look up, `layout` where cgroups
     are mounted, by default as we see them. `noted` and `neighbours` become parts of the reading.
-    Where nothing is noted yet, every thread stands still for a moment while its filters are read.
+    At a start (`noted` is None) every thread stands still for a moment while its filters are read.
     Later their number is enough, which grows with every change: no thread can take one off again,
     and a new thread has those of its maker.
     A VMM that is gone, or changes faster than it can be read, gives a void reading; so does a /proc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import threading
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from reconciler.controller import conditions
-from reconciler.engine import admission, journal, observe, records, slots, warm, warming
+from reconciler.engine import admission, contact, journal, observe, records, slots, warm, warming
 from reconciler.engine.observe import Observation, Waiting
 from reconciler.engine.plan import plan
 from reconciler.engine.records import WARM, SandboxRecord, VmRecord
@@ -119,8 +120,15 @@ def ready(home: Path, who: ProcessIdentity, **changes: Any) -> VmRecord:  # noqa
     vm = replace(vm, **changes)
     records.keep_vm(home, vm)
     vm.directory(home).mkdir(exist_ok=True)
-    warm.note_sources(vm.directory(home), {})
+    note(vm.directory(home), {})
     return vm
+
+
+def note(directory: Path, sources: dict[str, str]) -> None:
+    """What is noted of a waiting VM until it is ready."""
+    warm.note_sources(directory, sources)
+    (directory / "start.json").write_text("{}")
+    warm.note_start(directory)
 
 
 def declare(home: Path, spec: Spec = BUILT, **changes: Any) -> None:  # noqa: ANN401
@@ -164,7 +172,9 @@ def test_what_does_not_wait_for_this_declaration_is_left_alone(
     assert records.vm_record(home, vm.vm) == vm
 
 
-@pytest.mark.parametrize("what", ["boxfile", "kernel", "file", "sources", "number"])
+@pytest.mark.parametrize(
+    "what", ["boxfile", "kernel", "file", "sources", "start", "torn", "number"]
+)
 def test_a_vm_of_what_has_changed_is_not_taken(
     home: Path, tmp_path: Path, sleeper: Sleeper, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,9 +185,8 @@ def test_a_vm_of_what_has_changed_is_not_taken(
     vm = ready(home, who)
     part = tmp_path / "part"
     part.write_text("one")
-    from reconciler.engine import contact
-
-    warm.note_sources(vm.directory(home), contact.stamps([part]))
+    note(vm.directory(home), contact.stamps([part]))
+    start = vm.directory(home) / "start.json"
     match what:
         case "boxfile":
             source.write_text("two!")
@@ -187,6 +196,10 @@ def test_a_vm_of_what_has_changed_is_not_taken(
             part.write_text("two!")
         case "sources":
             (vm.directory(home) / "sources.json").unlink()
+        case "start":
+            start.unlink()
+        case "torn":
+            os.truncate(start, 1)
         case _:
             declare(home, specs.spec(state="built", warm=0))
     assert warm.take(home, "web", with_data=False) is None

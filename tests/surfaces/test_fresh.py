@@ -36,6 +36,8 @@ def waiting(box_home: Path, tmp_path: Path) -> Iterator[tuple[Live, subprocess.P
             records.keep_vm(home, vm)
             vm.directory(home).mkdir(mode=0o700)
             warm.note_sources(vm.directory(home), {})
+            (vm.directory(home) / "start.json").write_text("{}")
+            warm.note_start(vm.directory(home))
             contact.note_boundary(vm.directory(home), {})
             yield Live(home, tmp_path), vmm
             # Whoever is to fill the pool takes away what is left of the VM, and has its lock.

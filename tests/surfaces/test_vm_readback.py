@@ -58,7 +58,25 @@ def test_what_differs_from_the_start_is_told(vms: Live) -> None:
     value = files.read_json(noted)
     files.write_json(noted, {**value, "filters": [99]})
     assert set(failed(facts(vms, "web"))) == {"seccomp.filter"}
-    noted.write_text("{}")
-    assert {fact.verdict for fact in facts(vms, "web").values()} == {Verdict.UNREADABLE}
     files.write_json(noted, value)
+    assert failed(facts(vms, "web")) == {}
+
+
+def test_a_vm_of_which_nothing_noted_is_left_is_a_finding_until_it_is_started_anew(
+    vms: Live,
+) -> None:
+    vms.declare("web")
+    vms.box("up", "web")
+    noted = record(vms, "web").directory(vms.home) / "start.json"
+    noted.unlink()
+    found = facts(vms, "web")
+    assert {"seccomp.filter", "mounts.declared", "files.open"} <= set(failed(found))
+    assert {each.verdict for each in found.values() if each.failed} == {Verdict.UNREADABLE}
+    shown = vms.box("inspect", "web", status=1).stdout
+    assert b"start.json is missing; `box down web && box up web` notes it anew" in shown
+    vms.box("sync", str(vms.folder), status=None)
+    drifts = [each for each in vms.events("web") if each["reason"] == "Drift"]
+    assert {"seccomp.filter", "mounts.declared"} <= {each["promise"] for each in drifts}
+    vms.box("down", "web")
+    vms.box("up", "web")
     assert failed(facts(vms, "web")) == {}

@@ -182,6 +182,21 @@ def test_one_that_died_waiting_is_not_served_and_is_replaced(vms: Live) -> None:
     assert not {vm.vm for vm in before} & {vm.vm for vm in after}
 
 
+def test_one_whose_notes_are_lost_is_not_served_and_is_taken_away_with_a_warning(
+    vms: Live,
+) -> None:
+    before = ready(vms)
+    for vm in before:
+        (vm.directory(vms.home) / "start.json").unlink()
+    vms.box("run", "--no-data", "web", "--", "true")
+    assert {vm.vm for vm in before} <= {vm.vm for vm in records.vm_records(vms.home, "web")}
+    vms.box("sync", str(vms.folder))
+    assert not {vm.vm for vm in before} & {vm.vm for vm in filled(vms)}
+    drained = [each for each in vms.events("web") if each["reason"] == "Drained"][-2:]
+    assert {each["type"] for each in drained} == {"Warning"}
+    assert all("start.json is missing" in each["message"] for each in drained)
+
+
 def test_down_and_destroy_and_a_smaller_number_take_them_away(vms: Live) -> None:
     ready(vms)
     one = ready(vms, WARM.replace("warm: 2", "warm: 1"), count=1)
