@@ -222,6 +222,7 @@ def _limits(one: StandIn, layout: cgroups.Layout) -> None:
         "memory.limit_in_bytes",
         "memory.memsw.limit_in_bytes",
         "memory.max",
+        "memory.oom_control",
         "devices.list",
     )
     for directory in layout.directories(one.policy.cgroup):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Check = Callable[[Policy, Reading], Fact]
 
 _MOST_JUDGED = 1000
+_LIMITED = ("memory", "pids")
 _FILTER_MODE = 2  # SECCOMP_MODE_FILTER, linux/seccomp.h
 
 
@@ -177,7 +178,7 @@ def _cgroup_path(policy: Policy, reading: Reading) -> Fact:
         if isinstance(thread.cgroups, Unreadable):
             found.append(unreadable(f"{where}: {thread.cgroups.why}"))
             continue
-        for controller in ("memory", "pids"):
+        for controller in dict.fromkeys((*_LIMITED, *thread.cgroups)):
             path = thread.cgroups.get(controller, "none")
             if path != policy.cgroup:
                 found.append(Finding(f"{where}: {path} ({controller})"))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # numbers).
 _EVERY_CONTAINERS = frozenset({"c 5:0", "c 5:1", "c 5:2", "c 136:*", "c 10:200"})
 
+_HANGS = Finding("who is over it hangs and is not ended (oom_kill_disable of memory.oom_control)")
+
 
 def pids(policy: Policy, reading: Reading) -> Fact:
     """The pids limit in force."""
@@ -25,10 +27,12 @@ def pids(policy: Policy, reading: Reading) -> Fact:
 
 
 def memory(policy: Policy, reading: Reading) -> Fact:
-    """The memory limit in force."""
+    """The memory limit in force, and that it ends who is over it."""
     limits = reading.limits
-    have = limits if isinstance(limits, Unreadable) else limits.memory
-    return _cgroup_limit("limit.memory", policy.memory_limit_bytes, have)
+    if isinstance(limits, Unreadable):
+        return _cgroup_limit("limit.memory", policy.memory_limit_bytes, limits)
+    also = (_HANGS,) if limits.hangs_when_full else ()
+    return _cgroup_limit("limit.memory", policy.memory_limit_bytes, limits.memory, also)
 
 
 def swap(policy: Policy, reading: Reading) -> Fact:
@@ -38,11 +42,13 @@ def swap(policy: Policy, reading: Reading) -> Fact:
     return _cgroup_limit("limit.swap", policy.memory_limit_bytes, have)
 
 
-def _cgroup_limit(promise: str, want: int, have: int | Unreadable | None) -> Fact:
-    """At most `want`; less is in order, when an ancestor has less."""
+def _cgroup_limit(
+    promise: str, want: int, have: int | Unreadable | None, also: tuple[Finding, ...] = ()
+) -> Fact:
+    """At most `want`; less is in order, when an ancestor has less. `also` was found besides."""
     if isinstance(have, Unreadable):
         return conclude(promise, f"{want}", [unreadable(have.why)], "")
-    found = []
+    found = [*also]
     if have is None:
         found.append(Finding("no limit"))
     elif have > want:

@@ -185,7 +185,7 @@ PROMISES = (
         "limit.memory",
         "The kernel holds it to the sandbox's memory.",
         "limits",
-        "memory.max (v1: memory.limit_in_bytes) of its cgroup and those above",
+        "memory.max (v1: memory.limit_in_bytes, memory.oom_control) of its cgroup and those above",
     ),
     Promise(
         "limit.swap",

@@ -38,7 +38,8 @@ class ThreadReading:
     """One thread. `uids` and `gids` are real, effective, saved, file system.
 
     `capabilities` are masks by set: inheritable, permitted, effective, bounding, ambient.
-    `cgroups` is the path in the hierarchy of each promised controller. `programs` are its seccomp
+    `cgroups` is the path in the hierarchy of each promised controller, those of version 1 included
+    that only it has. `programs` are its seccomp
     filters as the kernel holds them, the newest first, None when they were not asked for. `label`
     is a security module's. `root` and `directory` are stat(2) of the two, as device and inode.
     """
@@ -148,12 +149,14 @@ class CgroupLimits:
     """The weakest limits in force on any thread; None is no limit. Memory in bytes.
 
     `devices` are the lines of version 1's devices.list, None where version 1 does not hold devices.
+    `hangs_when_full` tells that a thread which has used its memory up would wait for ever.
     """
 
     pids: int | None
     memory: int | None
     memory_and_swap: int | None
     devices: frozenset[str] | None
+    hangs_when_full: bool
 
 
 @dataclass(frozen=True)

@@ -106,12 +106,14 @@ def _belongs(entry: procfs.CgroupEntry, hierarchy: Hierarchy) -> bool:
 class Limits:
     """Limits in force: the least over a cgroup and its ancestors; None is no limit.
 
-    `memory_and_swap_bytes` is what memory and swap may take together.
+    `memory_and_swap_bytes` is what memory and swap may take together. `hangs_when_full` tells that
+    version 1 would let nobody be ended there (cgroup-v1/memory.rst of the kernel's documentation).
     """
 
     pids: int | None
     memory_bytes: int | None
     memory_and_swap_bytes: int | None
+    hangs_when_full: bool
 
 
 def detect(mountinfo: bytes | None = None) -> Layout:
@@ -165,16 +167,17 @@ def read_limits(layout: Layout, cgroup: bytes) -> Limits:
     cannot be read, ParseError when it holds something else.
     """
     paths = layout.paths_of(cgroup)
-    pids = _least(layout, paths, "pids", "pids.max")
+    pids = _least(_upwards(layout, paths, "pids"), "pids.max")
+    levels = _upwards(layout, paths, "memory")
     memory = layout.of_controller("memory")
     if memory is None or memory.version == 2:
-        ram = _least(layout, paths, "memory", "memory.max")
-        swap = _least(layout, paths, "memory", "memory.swap.max")
+        ram = _least(levels, "memory.max")
+        swap = _least(levels, "memory.swap.max")
         both = None if ram is None or swap is None else ram + swap
-    else:
-        ram = _least(layout, paths, "memory", "memory.limit_in_bytes")
-        both = _least(layout, paths, "memory", "memory.memsw.limit_in_bytes")
-    return Limits(pids, ram, both)
+        return Limits(pids, ram, both, hangs_when_full=False)
+    ram = _least(levels, "memory.limit_in_bytes")
+    both = _least(levels, "memory.memsw.limit_in_bytes")
+    return Limits(pids, ram, both, any(map(_hangs, levels)))
 
 
 def read_devices(layout: Layout, cgroup: bytes) -> frozenset[str] | None:
@@ -194,22 +197,35 @@ def read_devices(layout: Layout, cgroup: bytes) -> frozenset[str] | None:
     return frozenset(line.strip() for line in text.splitlines())
 
 
-def _least(layout: Layout, paths: dict[Hierarchy, str], controller: str, file: str) -> int | None:
+def _upwards(layout: Layout, paths: dict[Hierarchy, str], controller: str) -> list[str]:
+    """The directories of a cgroup and of those above it, but the root, which limits nothing."""
     hierarchy = layout.of_controller(controller)
     if hierarchy is None:
-        return None
+        return []
     if hierarchy not in paths:
         raise FileNotFoundError(f"the process has no cgroup with {controller}")
     directory = os.fspath(hierarchy.directory(paths[hierarchy]))
     # The cgroup itself must exist: a missing one would read as one without limits.
     os.stat(directory)
-    values = []
+    levels = []
     while directory not in {hierarchy.mount, "/"}:
-        # A version 2 cgroup lacks the file where its parent does not enable the controller.
-        if (value := _limit(f"{directory}/{file}")) is not None:
-            values.append(value)
+        levels.append(directory)
         directory = os.path.dirname(directory)
-    return min(values, default=None)
+    return levels
+
+
+def _least(levels: list[str], file: str) -> int | None:
+    # A version 2 cgroup lacks the file where its parent does not enable the controller.
+    values = [_limit(f"{directory}/{file}") for directory in levels]
+    return min((each for each in values if each is not None), default=None)
+
+
+def _hangs(directory: str) -> bool:
+    try:
+        lines = _read(f"{directory}/memory.oom_control").splitlines()
+    except FileNotFoundError:
+        return False
+    return b"oom_kill_disable 1" in lines
 
 
 def _read(path: str) -> bytes:

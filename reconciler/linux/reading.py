@@ -248,6 +248,7 @@ def _weakest(layout: Layout, groups: frozenset[bytes]) -> CgroupLimits:
         memory=_most(each.memory_bytes for each in limits),
         memory_and_swap=_most(each.memory_and_swap_bytes for each in limits),
         devices=_devices(layout, groups),
+        hangs_when_full=any(each.hangs_when_full for each in limits),
     )
 
 

@@ -143,6 +143,7 @@ LIMITS = CgroupLimits(
     memory=POLICY.memory_limit_bytes,
     memory_and_swap=POLICY.memory_limit_bytes,
     devices=frozenset({"c 1:3 rwm", "c 10:232 rwm", "c 136:* rwm", "b *:* m", "c *:* m"}),
+    hangs_when_full=False,
 )
 READING = Reading(
     pid=PID,

@@ -145,6 +145,9 @@ DIFFERENT: list[tuple[str, Reading]] = [
     ("cgroup.path", with_thread(cgroups={"memory": "/", "pids": "/box-1000/vm"})),
     ("cgroup.path", with_thread(cgroups={"pids": "/box-1000/vm"})),
     ("cgroup.path", with_thread(cgroups={"memory": "/box-1000/vm/x", "pids": "/box-1000/vm"})),
+    *(("cgroup.path", with_thread(cgroups={**thread().cgroups, controller: "/"}))  # type: ignore[dict-item]
+      for controller in ("memory", "pids", "freezer", "devices")),
+    ("limit.memory", with_limits(hangs_when_full=True)),
     ("cgroup.members", replace(READING, members=frozenset({PID, 60}))),
     ("cgroup.members", replace(READING, members=frozenset({PID, 0}))),
     ("cgroup.members", replace(READING, members=frozenset())),

@@ -103,18 +103,24 @@ def test_v2_limits_are_the_least_on_the_way_up(tmp_path: Path) -> None:
     write(tmp_path / "a", pids__max="50", memory__max="max", memory__swap__max="0")
     write(tmp_path / "a/b", pids__max="60", memory__max="1000", memory__swap__max="max")
     limits = cgroups.read_limits(v2(tmp_path), b"0::/a/b\n")
-    assert limits == Limits(pids=50, memory_bytes=1000, memory_and_swap_bytes=1000)
+    assert limits == Limits(
+        pids=50, memory_bytes=1000, memory_and_swap_bytes=1000, hangs_when_full=False
+    )
 
 
 def test_v2_without_a_swap_limit_is_no_limit(tmp_path: Path) -> None:
     write(tmp_path / "a", pids__max="5", memory__max="1000", memory__swap__max="max")
     limits = cgroups.read_limits(v2(tmp_path), b"0::/a\n")
-    assert limits == Limits(pids=5, memory_bytes=1000, memory_and_swap_bytes=None)
+    assert limits == Limits(
+        pids=5, memory_bytes=1000, memory_and_swap_bytes=None, hangs_when_full=False
+    )
 
 
 def test_v2_cgroup_without_the_controllers(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    assert cgroups.read_limits(v2(tmp_path), b"0::/a\n") == Limits(None, None, None)
+    assert cgroups.read_limits(v2(tmp_path), b"0::/a\n") == Limits(
+        None, None, None, hangs_when_full=False
+    )
 
 
 def test_v1_limits_and_what_it_prints_for_none(tmp_path: Path) -> None:
@@ -126,7 +132,23 @@ def test_v1_limits_and_what_it_prints_for_none(tmp_path: Path) -> None:
     )
     write(tmp_path / "pids/a", pids__max="max")
     limits = cgroups.read_limits(v1(tmp_path), b"2:memory:/a\n1:pids:/a\n")
-    assert limits == Limits(pids=None, memory_bytes=1000, memory_and_swap_bytes=None)
+    assert limits == Limits(
+        pids=None, memory_bytes=1000, memory_and_swap_bytes=None, hangs_when_full=False
+    )
+
+
+@pytest.mark.parametrize("where", ["a", "a/b"])
+def test_v1_tells_who_would_hang_when_its_memory_is_used_up(tmp_path: Path, where: str) -> None:
+    ends = "oom_kill_disable 0\nunder_oom 0\n"
+    for directory in ("a", "a/b", "c"):
+        write(tmp_path / "pids" / directory, pids__max="5")
+        write(tmp_path / "memory" / directory, memory__oom_control=ends)
+    hangs = ends.replace("disable 0", "disable 1")
+    for other, text in (("c", hangs), (where, hangs), (where, ends), (where, None)):
+        file = tmp_path / "memory" / other / "memory.oom_control"
+        file.unlink() if text is None else file.write_text(text)
+        limits = cgroups.read_limits(v1(tmp_path), b"2:memory:/a/b\n1:pids:/a/b\n")
+        assert limits.hangs_when_full == (other == where and text == hangs)
 
 
 def test_a_cgroup_that_is_not_there_is_no_cgroup_without_limits(tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ import os
 import pty
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reconciler.confinement.policy import Slot
 from reconciler.linux import cgroups, identity
+from reconciler.linux.cgroups import Hierarchy
 from reconciler.linux.identity import ProcessIdentity
 from tests.probe import standing, weaker
 from tests.probe.standing import Stand
@@ -60,6 +62,60 @@ def another_cgroup(stand: Stand) -> Iterator[Around]:
     finally:
         (directory / "cgroup.procs").write_text(str(stand.who.pid))
         below.rmdir()
+
+
+def a_thread_out_of(controller: str) -> Callable[[Stand], AbstractContextManager[Around]]:
+    """One thread, not the first, left the cgroup of a controller of version 1.
+
+    There each thread has a cgroup of its own; version 2 moves whole processes.
+    """
+
+    @contextlib.contextmanager
+    def moved(stand: Stand) -> Iterator[Around]:
+        hierarchy = _v1(controller)
+        (Path(hierarchy.mount) / "tasks").write_text(_another_thread(stand))
+        yield Around(stand.who)
+
+    moved.__name__ = f"a_thread_out_of_{controller}"
+    return moved
+
+
+@contextlib.contextmanager
+def a_thread_below_its_cgroup(stand: Stand) -> Iterator[Around]:
+    """One thread is in a cgroup below the others': of what stops those right in the upper one."""
+    hierarchy = _v1("freezer")
+    below = hierarchy.directory(stand.policy.cgroup) / "below"
+    below.mkdir()
+    (below / "tasks").write_text(_another_thread(stand))
+    yield Around(stand.who)
+
+
+@contextlib.contextmanager
+def memory_that_hangs(stand: Stand) -> Iterator[Around]:
+    """Who is over the limit waits for ever, and is not ended."""
+    _v1("memory")
+    file = _directory(stand, "memory") / "memory.oom_control"
+    file.write_text("1")
+    yield Around(stand.who)
+    file.write_text("0")
+
+
+def _another_thread(stand: Stand) -> str:
+    """The number of one that it has besides its first."""
+    stand.talk.command("thread")
+    listed = {each.name for each in Path(f"/proc/{stand.who.pid}/task").iterdir()}
+    return (listed - {str(stand.who.pid)}).pop()
+
+
+def _v1(controller: str) -> Hierarchy:
+    """The hierarchy of a controller of version 1; the test is skipped where there is none."""
+    hierarchy = cgroups.detect().of_controller(controller)
+    if hierarchy is None or hierarchy.version == 2:
+        # Not at the top: an ordinary user's Python, which loads this too, has none.
+        import pytest
+
+        pytest.skip(f"version 1 of cgroups does not have {controller} here")
+    return hierarchy
 
 
 @contextlib.contextmanager

@@ -103,6 +103,7 @@ _NO_LAUNCH = "without it there is no /proc of its own, and the runtime refuses t
 _EARLY = "without no_new_privs runc loads the filter before its last steps, which ours refuses"
 _MORE_INTERFACES = "the host may have more interfaces than lo"
 _V1 = "version 1 holds the limit of both to no less than that of memory"
+_OUT = "limits are those of the thread that is held to least"
 _SLOT = ("identity.uid", "identity.gid", "identity.uid_map", "identity.gid_map")
 
 MUTATIONS = (
@@ -150,11 +151,22 @@ MUTATIONS = (
     Mutation("apart.ids", afterwards=afterwards.another_in_its_slot),
     Mutation("network.interfaces", afterwards=afterwards.an_interface),
     Mutation("cgroup.path", afterwards=afterwards.another_cgroup),
+    Mutation("cgroup.path", afterwards=afterwards.a_thread_out_of("freezer")),
+    Mutation("cgroup.path", afterwards=afterwards.a_thread_below_its_cgroup),
+    *(
+        Mutation("cgroup.path", None, afterwards.a_thread_out_of(controller), also=also, why=_OUT)
+        for controller, also in (
+            ("pids", ("limit.pids",)),
+            ("memory", ("limit.memory", "limit.swap")),
+            ("devices", ("limit.devices",)),
+        )
+    ),
     Mutation("cgroup.members", afterwards=afterwards.another_process),
     Mutation("limit.pids", specs.no_pids_limit),
     Mutation("limit.pids", afterwards=afterwards.more_threads),
     Mutation("limit.memory", specs.more_memory, also=("limit.swap",), why=_V1),
     Mutation("limit.memory", read=memory_without_end, why=_V1),
+    Mutation("limit.memory", afterwards=afterwards.memory_that_hangs),
     Mutation("limit.swap", specs.no_swap_limit),
     Mutation("limit.devices", specs.every_device, by_users=False),
     Mutation("limit.devices", specs.a_disk_of_the_host, by_users=False),
