@@ -183,6 +183,21 @@ def test_what_was_interrupted_after_its_event_is_not_told_again(
     assert ("seccomp" in drift.open_drifts(home, "web")) == (verdict is Verdict.DIFFERS)
 
 
+def test_what_is_open_stays_so_when_its_event_was_dropped_and_is_not_told_again(
+    home: Path, vm: VmRecord
+) -> None:
+    drift.compare(home, vm, (fact(),))
+    before = drift.open_drifts(home, "web")
+    assert "seccomp" in before
+    for _ in range(70):
+        journal.record(home, "db", "Normal", "Tested", "x" * 900_000)
+    assert reasons(home) == []
+    drift.compare(home, vm, (fact(),))
+    assert (drift.open_drifts(home, "web"), reasons(home)) == (before, [])
+    drift.compare(home, vm, (fact(Verdict.SAME),))
+    assert (drift.open_drifts(home, "web"), reasons(home)) == ({}, ["DriftResolved"])
+
+
 KILLED = """
 import sys; sys.path.insert(0, sys.argv[1])
 from itertools import count

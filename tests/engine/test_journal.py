@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.engine import chain_end, journal
+from reconciler.engine.chain_check import Verified
 from reconciler.engine.chain_end import End
 from reconciler.engine.home import sandbox_directory
-from reconciler.engine.journal import Verified
 
 REPO = Path(journal.__file__).parents[2]
 
@@ -47,6 +47,42 @@ def test_a_sandbox_that_has_a_directory_has_a_journal_of_its_own(home: Path) -> 
     path = sandbox_directory(home, "web") / "journal.jsonl"
     write(home, "after")
     assert [json.loads(line)["message"] for line in path.read_text().splitlines()] == ["after"]
+
+
+def test_a_sandbox_that_fails_for_ever_fills_no_disk(home: Path) -> None:
+    own = sandbox_directory(home, "web")
+    for _ in range(70):
+        journal.record(home, "web", "Warning", "Drift", "x" * 900_000)
+    assert sum(each.stat().st_size for each in home.glob("events*")) < (5 * 8 << 20) + 4096
+    assert sum(each.stat().st_size for each in own.iterdir()) < (3 << 20) + 4096
+    assert journal.verify(home).holds
+    assert journal.verify(home).dropped > 20
+    (told,) = journal.verify_journals(home).values()
+    assert told.holds
+    assert told.events + told.dropped == 70
+    assert len(messages(home, "web")) == journal.verify(home).events
+
+
+def test_what_is_said_of_a_folder_is_in_the_journal_of_no_sandbox(home: Path) -> None:
+    journal.record(home, "", "Warning", "SourceMissing", "gone")
+    assert messages(home, "") == ["gone"]
+    assert list((home / "sandboxes").iterdir()) == []
+
+
+def test_the_journal_of_each_sandbox_is_checked(home: Path) -> None:
+    for name in ("db", "web"):
+        sandbox_directory(home, name)
+        journal.record(home, name, "Normal", "Tested", "a")
+        journal.record(home, name, "Normal", "Tested", "b")
+    sandbox_directory(home, "silent")
+    path = home / "sandboxes" / "web" / "journal.jsonl"
+    other = home / "sandboxes" / "db" / "journal.jsonl"
+    assert journal.verify_journals(home) == {other: Verified(2), path: Verified(2)}
+    path.write_bytes(path.read_bytes().replace(b'"a"', b'"A"'))
+    assert journal.verify_journals(home) == {other: Verified(2), path: Verified(1, broken_line=2)}
+    path.unlink()
+    assert journal.verify_journals(home)[path] == Verified(0, cut=True)
+    assert journal.verify(home) == Verified(4)
 
 
 def test_nothing_is_there_before_the_first_event(home: Path) -> None:
@@ -218,14 +254,14 @@ def test_a_writer_killed_in_the_middle_leaves_a_whole_chain(home: Path) -> None:
 
 
 def test_checking_tells_how_many_hold_the_first_that_does_not_and_a_torn_end(home: Path) -> None:
-    assert journal.verify(home) == journal.Verified(0)
+    assert journal.verify(home) == Verified(0)
     write(home, "a", "b", "c")
-    assert journal.verify(home) == journal.Verified(3)
+    assert journal.verify(home) == Verified(3)
     path = home / "events.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole + b"{")
-    assert journal.verify(home) == journal.Verified(3, torn=True)
+    assert journal.verify(home) == Verified(3, torn=True)
     path.write_bytes(whole.replace(b'"b"', b'"B"'))
-    assert journal.verify(home) == journal.Verified(2, broken_line=3)
+    assert journal.verify(home) == Verified(2, broken_line=3)
     path.write_bytes(b"no event\n" + whole)
-    assert journal.verify(home) == journal.Verified(0, broken_line=1)
+    assert journal.verify(home) == Verified(0, broken_line=1)

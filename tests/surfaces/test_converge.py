@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconciler.engine import chain_files, journal
+from reconciler.engine.chain_check import Verified
 from reconciler.surfaces.cli import main
 
 REPO = Path(main.__file__).parents[3]
@@ -265,12 +267,65 @@ class TestEvents:
         done = box("events", "--verify")
         assert (done.returncode, done.stdout.split()[0]) == (0, "2")
         file = str(box.home / "events.jsonl")
-        whole = {"file": file, "events": 2, "broken_line": None, "torn": False, "cut": False}
-        assert box.json("events", "--verify") == whole
+        assert "2 of 2 journals of sandboxes hold" in done.stdout
+        whole = {**asdict(Verified(2)), "holds": True}
+        journals = [
+            {**asdict(Verified(1)), "holds": True, "sandbox": name, "file": str(journal)}
+            for name in ("db", "web")
+            for journal in [box.home / "sandboxes" / name / "journal.jsonl"]
+        ]
+        assert box.json("events", "--verify") == {**whole, "file": file, "sandboxes": journals}
         lines = Path(file).read_text().splitlines(keepends=True)
         Path(file).write_text(lines[0].replace("Accepted", "Excepted") + lines[1])
         done = box("events", "--verify")
         assert done.returncode == 1
         assert f"line 2 of {file}" in done.stdout
         assert box("events", "--verify", "-o", "json").returncode == 1
-        assert box.json("events", "--verify") == {**whole, "events": 1, "broken_line": 2}
+        told = {**whole, "holds": False, "events": 1, "broken_line": 2}
+        assert box.json("events", "--verify") == {**told, "file": file, "sandboxes": journals}
+
+    def test_a_sandboxs_own_journal_is_checked_too(self, box: Box) -> None:
+        box.put("web")
+        box.put("db")
+        box("sync")
+        journal = box.home / "sandboxes" / "web" / "journal.jsonl"
+        journal.write_text(journal.read_text().replace("Accepted", "Excepted"))
+        done = box("events", "--verify")
+        assert done.returncode == 1
+        assert f"web: line 1 of {journal} does not follow" in done.stdout
+        assert "1 of 2 journals of sandboxes hold" in done.stdout
+        journal.unlink()
+        assert f"web: the end of {journal} is not where it was" in box("events", "--verify").stdout
+
+    def test_what_was_dropped_and_what_is_gone_are_told_apart(self, box: Box) -> None:
+        box("status")
+        for _ in range(60):
+            journal.record(box.home, "web", "Normal", "Tested", "x" * 900_000)
+        done = box("events", "--verify")
+        assert done.returncode == 0
+        assert "older events, from before 20" in done.stdout
+        assert "were dropped by box" in done.stdout
+        assert len(box("events", "-o", "json").stdout.splitlines()) == int(done.stdout.split()[0])
+        gone = box.home / f"events.{chain_files.older_numbers(box.home / 'events.jsonl')[0]}.jsonl"
+        gone.unlink()
+        done = box("events", "--verify")
+        assert done.returncode == 1
+        assert f"{gone} is gone, and box did not drop it" in done.stdout
+
+    def test_following_goes_on_when_the_file_becomes_an_older_one(self, box: Box) -> None:
+        box("status")
+        journal.record(box.home, "web", "Normal", "Tested", "0")
+        with subprocess.Popen(
+            box.argv("events", "web", "--follow", "-o", "json"),
+            env=box.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdout is not None
+            assert json.loads(child.stdout.readline())["message"] == "0"
+            for _ in range(12):
+                journal.record(box.home, "db", "Normal", "Tested", "x" * 900_000)
+            journal.record(box.home, "web", "Normal", "Tested", "1")
+            assert (box.home / "events.1.jsonl").exists()
+            assert json.loads(child.stdout.readline())["message"] == "1"
+            child.kill()

@@ -165,30 +165,30 @@ def events(
 ) -> int:
     """Show what happened, oldest first; with -o json one object a line.
 
-    With --verify only how many there are, and the first line that does not follow from the one
-    before, or that lines are missing at the end; exit 1 when that is so. Who may write to BOX_HOME
+    About the last 100,000 are kept. With --verify only how many there are, and the first line that
+    does not follow from the one before, or that lines or files are missing; of each sandbox's own
+    journal too; exit 1 when that is so. It tells what box itself dropped. Who may write to BOX_HOME
     can make a new chain: it shows what was changed by hand, not by who knows how.
     """
     home = open_home()
     if verify:
         return _verify(home, output)
-    shown = 0
-    while True:
-        found = list(journal.read_events(home, name))
-        for event in found[shown:]:
-            tables.event(event, output)
-        shown = len(found)
-        if not follow:
-            return 0
-        sys.stdout.flush()
-        time.sleep(_FOLLOW_SECONDS)
+    with journal.reader(home) as reader:
+        while True:
+            for event in reader.new():
+                if name in (None, event.get("sandbox")):
+                    tables.event(event, output)
+            if not follow:
+                return 0
+            sys.stdout.flush()
+            time.sleep(_FOLLOW_SECONDS)
 
 
 def _verify(home: Path, output: Output) -> int:
-    """Check the chain of all events: {"file", "events", "broken_line", "torn", "cut"} as JSON."""
-    found = journal.verify(home)
-    tables.verified(home / "events.jsonl", found, output)
-    return 0 if found.holds else 1
+    """Check the chain of all events and those of the sandboxes; JSON is Verified's fields."""
+    found, journals = journal.verify(home), journal.verify_journals(home)
+    tables.verified(journal.path_of(home), found, journals, output)
+    return 0 if all(each.holds for each in (found, *journals.values())) else 1
 
 
 def _folder(directory: Path | None) -> Folder:

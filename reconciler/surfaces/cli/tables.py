@@ -16,7 +16,8 @@ from reconciler.controller.once import Converged, Planned, Report
 from reconciler.controller.report import FolderReport, SandboxReport
 from reconciler.controller.survey import Survey
 from reconciler.engine import contact
-from reconciler.engine.journal import Verified
+from reconciler.engine.chain_check import Verified
+from reconciler.engine.chain_files import older_path
 from reconciler.engine.plan import Action
 from reconciler.surfaces import render
 from reconciler.surfaces.render import Format, as_json, table
@@ -151,20 +152,49 @@ def event(value: Mapping[str, Any], output: Format) -> None:
     sys.stdout.write("  ".join(printable(str(word)) for word in words) + "\n")
 
 
-def verified(file: Path, found: Verified, output: Format) -> None:
-    """What checking the chain of events came to."""
+def verified(
+    file: Path, found: Verified, journals: Mapping[Path, Verified], output: Format
+) -> None:
+    """What checking the chain of all events came to, and those of the sandboxes' journals."""
     if output == "json":
-        as_json({"file": str(file), **asdict(found)})
+        sandboxes = [
+            {"sandbox": path.parent.name, **_verified_json(path, each)}
+            for path, each in journals.items()
+        ]
+        as_json({**_verified_json(file, found), "sandboxes": sandboxes})
         return
-    if found.holds:
-        sys.stdout.write(f"{found.events} events, each follows from the one before\n")
-    elif found.broken_line is None:
-        end = f"the end of {printable(str(file))} is not where it was"
-        sys.stdout.write(f"{end}: lines behind the {found.events} that hold may be gone\n")
+    sys.stdout.write(f"{_verified_text(file, found)}\n")
+    bad = {path: each for path, each in journals.items() if not each.holds}
+    for path, each in bad.items():
+        sys.stdout.write(f"{printable(path.parent.name)}: {_verified_text(path, each)}\n")
+    if len(journals) > len(bad):
+        sys.stdout.write(
+            f"{len(journals) - len(bad)} of {len(journals)} journals of sandboxes hold\n"
+        )
+
+
+def _verified_json(file: Path, found: Verified) -> dict[str, Any]:
+    return {"file": str(file), **asdict(found), "holds": found.holds}
+
+
+def _verified_text(file: Path, found: Verified) -> str:
+    name = printable(str(file))
+    if found.gone is not None:
+        where = printable(str(older_path(file, found.gone)))
+        text = f"{where} is gone, and box did not drop it; the {found.events} before it hold"
+    elif found.broken_line is not None:
+        path = file if found.older is None else older_path(file, found.older)
+        where = f"line {found.broken_line} of {printable(str(path))}"
+        text = f"{where} does not follow from the one before; the {found.events} before it do"
+    elif found.cut:
+        end = f"the end of {name} is not where it was"
+        text = f"{end}: lines behind the {found.events} that hold may be gone"
     else:
-        where = f"line {found.broken_line} of {printable(str(file))}"
-        after = f"the {found.events} before it do"
-        sys.stdout.write(f"{where} does not follow from the one before; {after}\n")
+        text = f"{found.events} events, each follows from the one before"
+    if found.dropped:
+        since = printable(found.since or "now")
+        text += f"\n{found.dropped} older events, from before {since}, were dropped by box"
+    return text
 
 
 @contextlib.contextmanager
