@@ -15,6 +15,7 @@ import pytest
 from reconciler.engine import records
 from reconciler.linux import cgroups
 from tests.live import DATA, SMALL, Live, until
+from tests.surfaces.by_schema import by_schema
 
 pytestmark = [pytest.mark.vm, pytest.mark.root]
 
@@ -54,7 +55,7 @@ def test_sync_makes_what_is_declared_and_then_has_nothing_to_do(vms: Live) -> No
     vms.box("sync", str(vms.folder))
     assert vms.pid("web") == pid
     assert gone(vms, "idle")()
-    status = json.loads(vms.box("status", "-o", "json", str(vms.folder)).stdout)
+    status = by_schema("status", vms.box("status", "-o", "json", str(vms.folder)).stdout)
     assert "web" in json.dumps(status)
 
 
@@ -135,7 +136,7 @@ def test_a_plan_says_what_each_change_does_and_which_one_widens(vms: Live) -> No
     assert "readonly true→false (restart, wider)" in text
     assert "timeout_seconds 0→9 (live), env +TOKEN (live)" in text
     assert "s3cret" not in text
-    planned = json.loads(vms.box("plan", "-o", "json", str(vms.folder), status=2).stdout)
+    planned = by_schema("plan", vms.box("plan", "-o", "json", str(vms.folder), status=2).stdout)
     (sandbox,) = planned["sandboxes"]
     changes = {each["field"]: each for action in sandbox["actions"] for each in action["changes"]}
     assert changes["readonly"] == {

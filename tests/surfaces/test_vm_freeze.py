@@ -22,6 +22,7 @@ from reconciler.engine import freezing, records
 from reconciler.engine.records import VmRecord
 from reconciler.linux import cgroups, freezer, identity
 from tests.live import DATA, SMALL, Live, until
+from tests.surfaces.by_schema import by_schema
 
 pytestmark = [pytest.mark.vm, pytest.mark.root]
 
@@ -115,7 +116,10 @@ def test_it_is_kept_as_it_was_and_nothing_but_a_look_is_possible(frozen: Live) -
     told = vms.box("inspect", "web", "--security-report", status=1).stdout
     assert "it stands still since" in " ".join(told.decode().split())
     assert "box thaw web" in " ".join(told.decode().split())
-    status = json.loads(vms.box("status", "-o", "json", str(vms.folder)).stdout)
+    status = by_schema("status", vms.box("status", "-o", "json", str(vms.folder)).stdout)
+    by_schema("ls", vms.box("ls", "-o", "json").stdout)
+    for line in vms.box("events", "-o", "json").stdout.splitlines():
+        by_schema("event", line)
     conditions = {each["type"]: each for each in status["sandboxes"][0]["conditions"]}
     assert conditions["Frozen"]["status"] == "True"
     assert "limit.pids" in conditions["Frozen"]["message"]
