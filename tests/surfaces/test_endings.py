@@ -67,6 +67,66 @@ def test_after_the_command_nothing_disturbs() -> None:
     assert run(script) == (0, "cleaned ")
 
 
+@pytest.mark.parametrize("signo", SIGNALS)
+def test_a_signal_that_comes_in_a_finaliser_of_pythons_unwinds_all_the_same(
+    signo: signal.Signals,
+) -> None:
+    """Python ignores what a handler raises there."""
+    script = (
+        "import gc, time\n"
+        "class Ended:\n"
+        "    def __del__(self):\n"
+        "        say('collected')\n"
+        "        os.kill(me, int(sys.argv[2]))\n"
+        "        say('raised-nothing')\n"
+        "try:\n"
+        "    with unwinding():\n"
+        "        try:\n"
+        "            it = Ended()\n"
+        "            it.itself = it\n"
+        "            del it\n"
+        "            gc.collect()\n"
+        "            time.sleep(20)\n"
+        "            say('slept')\n"
+        "        finally:\n"
+        "            for n in (2, 15, 1, 3) * 3: os.kill(me, n)\n"
+        "            say('cleaned')\n"
+        "except KeyboardInterrupt as error:\n"
+        "    say(f'ended-{error.args[0]}')\n"
+    )
+    assert run(script, str(int(signo))) == (0, f"collected cleaned ended-{int(signo)} ")
+
+
+def test_after_the_command_nothing_that_was_ignored_comes_again() -> None:
+    script = (
+        "import time\n"
+        "class Ended:\n"
+        "    def __del__(self):\n"
+        "        say('ended')\n"
+        "        os.kill(me, 15)\n"
+        "with unwinding() as endings:\n"
+        "    it = Ended()\n"
+        "    del it\n"
+        "    endings.ignore()\n"
+        "    time.sleep(0.2)\n"
+        "    say('cleaned')\n"
+    )
+    assert run(script) == (0, "ended cleaned ")
+
+
+def test_another_error_of_a_finaliser_is_told_as_ever() -> None:
+    script = (
+        "os.dup2(1, 2)\n"
+        "class Ended:\n"
+        "    def __del__(self): raise ValueError('as ever')\n"
+        "with unwinding():\n"
+        "    it = Ended()\n"
+        "    del it\n"
+    )
+    status, said = run(script)
+    assert (status, "ValueError: as ever" in said) == (0, True)
+
+
 def test_a_command_gets_the_first_of_each_kind() -> None:
     script = (
         "class Session:\n"
@@ -110,9 +170,11 @@ def test_what_the_starter_has_us_ignore_stays_ignored() -> None:
 
 def test_handlers_are_put_back() -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
+    hook = sys.unraisablehook
     with endings.unwinding():
         assert [signal.getsignal(each) for each in SIGNALS] != before
     assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert sys.unraisablehook is hook
     assert os.getpid() > 0
 
 

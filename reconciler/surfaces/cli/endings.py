@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Protocol
 
+_AGAIN_SECONDS = 0.01
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -41,6 +46,19 @@ class Endings:
         self._ignored = True
         raise KeyboardInterrupt(signo)
 
+    def told_of_ignored(self, what: sys.UnraisableHookArgs) -> None:
+        """Send us a signal again whose exception Python has ignored: a sys.unraisablehook.
+
+        Python ignores what is raised in a finaliser or a callback of its collector, and in this
+        hook too: so in a moment, from another thread, and the handler runs elsewhere.
+        """
+        error = what.exc_value
+        if isinstance(error, KeyboardInterrupt) and error.args:
+            self._ignored = False
+            _thread.start_new_thread(_send_soon, error.args)
+        else:
+            sys.__unraisablehook__(what)
+
     def ignore(self) -> None:
         """Let nothing disturb what follows."""
         self._ignored = True
@@ -55,6 +73,11 @@ class Endings:
             self._session = None
 
 
+def _send_soon(signo: int) -> None:
+    time.sleep(_AGAIN_SECONDS)
+    os.kill(os.getpid(), signo)
+
+
 @contextlib.contextmanager
 def unwinding() -> Iterator[Endings]:
     """Make every ending signal unwind, so that what was begun is taken away.
@@ -64,10 +87,13 @@ def unwinding() -> Iterator[Endings]:
     endings = Endings()
     heard = [each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.getsignal(each) for each in heard}
+    hook = sys.unraisablehook
     try:
+        sys.unraisablehook = endings.told_of_ignored
         for each in heard:
             signal.signal(each, endings)
         yield endings
     finally:
+        sys.unraisablehook = hook
         for each, old in before.items():
             signal.signal(each, old)
