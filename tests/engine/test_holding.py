@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ from reconciler.engine.records import VmRecord
 from reconciler.errors import Frozen
 from reconciler.linux.identity import ProcessIdentity
 from tests.engine import specs
+from tests.interrupts import interrupted
 
 Sleeper = Callable[[], tuple[subprocess.Popen[bytes], ProcessIdentity]]
 SINCE = "2026-01-02T03:04:05.678Z"
@@ -150,13 +150,9 @@ def test_a_signal_ends_the_wait(home: Path, sleeper: Sleeper) -> None:
     def start() -> VmRecord:
         raise DataHeld("web", vm)
 
-    main = threading.main_thread().ident
-    later = threading.Timer(0.3, lambda: signal.pthread_kill(main or 0, signal.SIGINT))
-    later.start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interrupted(0.3):
         holding.when_free(home, "web", 60, start, ignore)
-    later.join()
     assert time.monotonic() - began < 30
 
 

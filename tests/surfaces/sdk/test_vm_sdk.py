@@ -16,6 +16,7 @@ import pytest
 from reconciler.engine import records
 from reconciler.linux import files
 from reconciler.sdk import DataHeld, GuestFailed, NotRunning, Result, Sandbox
+from tests.interrupts import interrupted
 from tests.live import DATA, SMALL, Live, until
 from tests.surfaces.sdk.conftest import held
 from tests.surfaces.sdk.test_page import PAGE, README
@@ -136,11 +137,8 @@ def test_an_interrupt_at_any_moment_of_a_run_leaves_nothing(
 ) -> None:
     vms.box("build", "web")
     before = held()
-    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interrupted(delay):
         web.run(["sleep", "60"])
-    timer.join()
     assert vms.leftovers() == []
     # One that hits between open(2) and what would close it leaves a descriptor: Python has no way
     # to keep it out of there. Threads and children are another matter.
@@ -182,11 +180,8 @@ def test_a_run_takes_a_waiting_vm_and_another_one_is_made_for_it(
     assert held() == before
     until(lambda: len(waiting(vms)) == 1)
     for delay in (0.01, 0.03, 0.06, 0.1, 0.2, 0.5):
-        timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), interrupted(delay):
             box.run(["sleep", "60"])
-        timer.join()
         assert [vm for vm in records.vm_records(vms.home, "web") if vm.kind == records.ONCE] == []
         assert held() == before
         until(lambda: len(waiting(vms)) == 1)
