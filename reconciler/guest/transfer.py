@@ -26,8 +26,8 @@ _STDIN_PIECE = 1 << 15
 _SINK_LIMIT = 1 << 18
 # The guest enforces the time limit. One that is stopped, or lies, gets this much longer.
 _GRACE_SECONDS = 5.0
-# A time limit in milliseconds is more than poll takes.
-_LONGEST_WAIT_SECONDS = 3600.0
+# A signal that comes between Python's look for one and poll(2) ends no poll: it is seen after it.
+_LONGEST_WAIT_SECONDS = 1.0
 _SIGKILL = 9
 
 Target = int | Callable[[bytes], object]
@@ -238,7 +238,7 @@ def _wait(wanted: dict[int, int], limit: float | None) -> dict[int, int]:
     poller = select.poll()
     for fd, mask in wanted.items():
         poller.register(fd, mask)
-    if limit is None:
-        return dict(poller.poll())
-    seconds = min(max(0.0, limit - time.monotonic()), _LONGEST_WAIT_SECONDS)
+    seconds = _LONGEST_WAIT_SECONDS
+    if limit is not None:
+        seconds = min(max(0.0, limit - time.monotonic()), seconds)
     return dict(poller.poll(seconds * 1000 + 1))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from reconciler.surfaces.sdk.result import Result
 
 _PIECE_BYTES = 1 << 16
+# A signal that comes between Python's look for one and poll(2) ends no poll: it is seen after it.
+_LONGEST_WAIT_MS = 1000
 
 
 class Moving(threading.Thread):
@@ -84,7 +86,7 @@ class Moving(threading.Thread):
         for fd in self._reading:
             poller.register(fd, select.POLLIN)
         while self._reading:
-            for fd, _ in poller.poll():
+            for fd, _ in poller.poll(_LONGEST_WAIT_MS):
                 name = self._reading[fd]
                 data = os.read(fd, _PIECE_BYTES)
                 self._totals[name](data)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from reconciler.engine import command_log
 from reconciler.errors import BoxError, Refused
 from reconciler.sdk import CommandFailed, NotFound, NotRunning, Sandbox
+from tests.interrupts import interrupted
 from tests.surfaces.sdk.ending import until_gone
 
 MIB = 1 << 20
@@ -146,18 +148,38 @@ def test_it_serves_an_asyncio_program(box: Sandbox) -> None:
 
 def test_an_interrupt_of_the_caller_ends_the_command(box: Sandbox, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "begun")
+    script = f"echo $$ >{tmp_path}/pid; echo >{tmp_path}/begun; exec sleep 60"
+    with pytest.raises(KeyboardInterrupt), interrupted((tmp_path / "begun").read_bytes):
+        box.exec(["sh", "-c", script])
+    until_gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("kind", ["exec", "stream"])
+def test_an_interrupt_that_does_not_end_the_wait_is_seen_soon(
+    box: Sandbox, tmp_path: Path, kind: str
+) -> None:
+    """One that comes right before a system call does not; here it comes to another thread."""
+    os.mkfifo(tmp_path / "begun")
 
     def interrupt() -> None:
         (tmp_path / "begun").read_bytes()
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    def command() -> None:
+        argv = ["sh", "-c", f"echo >{tmp_path}/begun; exec sleep 60"]
+        if kind == "exec":
+            box.exec(argv)
+        else:
+            with box.stream(argv) as process:
+                process.wait()
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    script = f"echo $$ >{tmp_path}/pid; echo >{tmp_path}/begun; exec sleep 60"
+    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        box.exec(["sh", "-c", script])
+        command()
     thread.join()
-    until_gone(int((tmp_path / "pid").read_text()))
+    assert time.monotonic() - began < 30
 
 
 def test_the_callers_signal_handlers_stay(box: Sandbox) -> None:
