@@ -112,11 +112,26 @@ class TestPlan:
         (found,) = box.json("plan")["sandboxes"]
         assert found["actions"][0]["widening"] == ["readonly"]
 
-    def test_no_folder(self, box: Box) -> None:
-        planned = box("plan", str(box.folder / "none"))
-        assert planned.returncode == 125
-        assert "hint: " in planned.stderr
-        assert "Traceback" not in planned.stderr
+    @pytest.mark.parametrize("command", ["plan", "sync", "watch", "status"])
+    def test_no_folder(self, box: Box, command: str) -> None:
+        none = box.folder / "none"
+        done = box(command, str(none))
+        assert (done.returncode, done.stdout) == (125, "")
+        assert f"There is no folder {none}." in done.stderr
+        assert f"hint: name one that is there, or make it: mkdir {none}\n" in done.stderr
+        none.touch()
+        done = box(command, str(none))
+        assert (done.returncode, done.stdout) == (125, "")
+        assert f"{none} is no folder" in done.stderr
+
+    def test_the_status_of_a_folder_that_is_gone_tells_what_is_left_of_it(self, box: Box) -> None:
+        path = box.put("web")
+        box("sync")
+        path.unlink()
+        box.folder.rmdir()
+        told = box.json("status", str(box.folder))
+        assert [each["name"] for each in told["sandboxes"]] == ["web"]
+        assert told["folders"][0]["conditions"][0]["reason"] == "SourceMissing"
 
 
 class TestSync:

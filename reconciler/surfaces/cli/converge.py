@@ -146,7 +146,11 @@ def status(directory: Directory = None, output: Output = "text") -> int:
     home = open_home()
     engine = LocalEngine(home)
     if directory is not None:
-        folders: tuple[report.FolderReport, ...] = (report.folder_report(engine, home, directory),)
+        found = report.folder_report(engine, home, directory)
+        if not found.sandboxes:
+            # A folder that is gone still has a report as long as sandboxes of it are known.
+            _folder(directory)
+        folders: tuple[report.FolderReport, ...] = (found,)
         alone: tuple[report.SandboxReport, ...] = ()
     else:
         folders, alone = report.all_reports(engine, home)
@@ -194,7 +198,8 @@ def _verify(home: Path, output: Output) -> int:
 def _folder(directory: Path | None) -> Folder:
     folder = Folder(directory or default_folder())
     if folder.identity() is None and not folder.path.exists():
-        raise Missing(f"There is no folder {folder.path}.", hint="name one: box sync DIR")
+        hint = f"name one that is there, or make it: mkdir {folder.path}"
+        raise Missing(f"There is no folder {folder.path}.", hint=hint)
     if folder.identity() is None:
         raise Refused(f"{folder.path} is no folder that can be read.")
     return folder
