@@ -61,9 +61,9 @@ def look_at(directory: int, relative: str) -> os.stat_result | Faulty:
         found = os.stat(relative, dir_fd=directory)
         check_regular(found.st_mode)
     except OSError as error:
-        return _fault(unreadable(error))
+        return fault(unreadable(error))
     except NotRead as error:
-        return _fault(error)
+        return fault(error)
     return found
 
 
@@ -89,9 +89,9 @@ def read_entry(directory: int, relative: str, name: str, path: Path) -> FileStat
     except BeingWritten:
         return Unsettled()
     except NotRead as error:
-        return _fault(error)
+        return fault(error)
     except OSError as error:
-        return _fault(unreadable(error))
+        return fault(unreadable(error))
     except InvalidBoxfile as error:
         empty = error.problems[0].message.startswith("is empty")
         reason = "EmptySpec" if empty else "InvalidSpec"
@@ -107,5 +107,6 @@ def judge(loaded: Loaded, name: str, path: Path) -> FileState:
         return Faulty(error.reason, str(error.problems[0]), error.problems, kept)
 
 
-def _fault(error: NotRead) -> Faulty:
+def fault(error: NotRead) -> Faulty:
+    """What is said of a file that was not read."""
     return Faulty(error.reason, error.brief)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,12 +16,16 @@ from reconciler.controller.entry import (
     Faulty,
     FileState,
     Unsettled,
+    fault,
     judge,
     look_at,
     read_entry,
     settled,
 )
+from reconciler.engine.declaration import NotRead, unreadable
 from reconciler.engine.stamp import Stamp, stamp_of
+from reconciler.engine.trust import UNTRUSTED, Groups, check_file, check_folder
+from reconciler.errors import Refused
 
 # Of what lies around a file, not of the file.
 _OTHER_FAULTS = frozenset({"OutsideFolder", "Unreadable"})
@@ -44,13 +49,19 @@ class Entry:
     state: FileState
     stamp: Stamp | None = None
 
+    @property
+    def untrusted(self) -> bool:
+        """Whether others can change it."""
+        return isinstance(self.state, Faulty) and self.state.reason == UNTRUSTED
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """All Boxfiles of a folder at one moment, sorted by name and path.
 
-    `identity` is None when there is no folder. `problem` says why not all of it was seen. `ignored`
-    are files that look like Boxfiles but are none; `subfolders` the folders worth watching.
+    `identity` is None when there is no folder. `problem` says why not all of it was seen, `reason`
+    the same in a word. `ignored` are files that look like Boxfiles but are none; `subfolders` the
+    folders worth watching; `unsure` those without a Boxfile from which others may have taken it.
     """
 
     path: Path
@@ -58,7 +69,9 @@ class Scan:
     entries: tuple[Entry, ...] = ()
     ignored: tuple[str, ...] = ()
     subfolders: tuple[Path, ...] = ()
+    unsure: tuple[Entry, ...] = ()
     problem: str | None = None
+    reason: str = "SourceMissing"
 
     @property
     def complete(self) -> bool:
@@ -81,6 +94,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.realpath(path))
+        self._named = path if path.is_absolute() else Path.cwd() / path
         self._parsed: dict[str, tuple[Stamp, FileState]] = {}
 
     def identity(self) -> FolderIdentity | None:
@@ -105,28 +119,67 @@ class Folder:
         finally:
             os.close(directory)
 
+    def check(self, groups: Groups | None = None) -> None:
+        """See that no other user can change what is in it. Raises Refused, OSError."""
+        groups = Groups() if groups is None else groups
+        for path in {self._named, self.path}:
+            check_folder(path, groups)
+
     def _scan(self, directory: int, scan: Scan) -> Scan:
+        groups = Groups()
+        try:
+            self.check(groups)
+        except Refused as error:
+            problem = f"{self.path}: {error.brief} {error.details}; {error.hint}"
+            return replace(scan, problem=problem, reason="SourceUntrusted")
+        except OSError as error:
+            return replace(scan, problem=f"{self.path}: {error.strerror}")
         try:
             with os.scandir(directory) as listing:
                 found = sorted((each.name, _is_directory(each)) for each in listing)
         except OSError as error:
             return replace(scan, problem=f"{self.path}: {error.strerror}")
         relatives, subfolders = _candidates(directory, found)
-        entries = tuple(self._entry(directory, relative) for relative in relatives)
+        entries = tuple(self._entry(directory, relative, groups) for relative in relatives)
         self._forget_all_but(relatives)
         return replace(
             scan,
             entries=tuple(sorted(entries, key=lambda entry: (entry.name, str(entry.path)))),
             ignored=tuple(printable(name) for name, _ in found if _looks_like_one(name)),
             subfolders=tuple(self.path / name for name in subfolders),
+            unsure=tuple(self._unsure(set(subfolders), relatives, groups)),
         )
 
-    def _entry(self, directory: int, relative: str) -> Entry:
+    def _unsure(
+        self, subfolders: set[str], relatives: list[str], groups: Groups
+    ) -> Iterator[Entry]:
+        for name in sorted(subfolders - {each.partition("/")[0] for each in relatives}):
+            fault = self._fault(name, groups)
+            if fault is not None:
+                yield Entry(printable(name), self.path / name / INNER_NAME, fault)
+
+    def _fault(self, relative: str, groups: Groups) -> Faulty | None:
+        """Why what lies there is not to be trusted."""
+        try:
+            check_file(self.path, relative, groups)
+        except NotRead as error:
+            return fault(error)
+        except Refused as error:
+            return Faulty(UNTRUSTED, error.brief)
+        except OSError as error:
+            return fault(unreadable(error))
+        return None
+
+    def _entry(self, directory: int, relative: str, groups: Groups) -> Entry:
         name = name_of(relative) or ""
         path = self.path / relative
         found = look_at(directory, relative)
         if isinstance(found, Faulty):
             return Entry(printable(name), path, found)
+        # Each time: the directory that it is in is not in its stamp.
+        untrusted = self._fault(relative, groups)
+        if untrusted is not None:
+            return Entry(printable(name), path, untrusted)
         stamp = stamp_of(found)
         known = self._parsed.get(relative)
         if known is not None and known[0] == stamp:

@@ -67,6 +67,7 @@ class Surveyor:
         """Look at the folder now; `confirmed` is the token of a deletion that was meant."""
         scan = self._folder.scan()
         records, broken = self._records()
+        scan = _with_unsure(scan, records)
         memory = recall(self._home, scan.path)
         folder = str(scan.path)
         owned = frozenset(name for name, record in records.items() if record.folder == folder)
@@ -111,7 +112,7 @@ class Surveyor:
         if not absent:
             return None
         if not scan.complete:
-            return Doubt("SourceMissing", scan.problem or "", passing=True)
+            return Doubt(scan.reason, scan.problem or "", passing=True)
         if self._clock() - self._absent_since < ABSENCE_SECONDS:
             return Doubt("Settling", "its Boxfile is gone since a moment", passing=True)
         operation = operation_in(scan.path)
@@ -131,8 +132,18 @@ class Surveyor:
         return _PASSING_SECONDS if ruling.waiting else None
 
 
+def _with_unsure(scan: Scan, records: dict[str, SandboxRecord]) -> Scan:
+    """The scan with what others may have taken away, where a sandbox was made from it."""
+    made_from = {each.source for each in records.values()}
+    more = tuple(each for each in scan.unsure if str(each.path) in made_from)
+    return replace(scan, entries=(*scan.entries, *more)) if more else scan
+
+
 def _wish(name: str, scan: Scan, record: SandboxRecord | None, ruling: Ruling) -> Wish:
     entries = tuple(entry for entry in scan.entries if entry.name == name)
+    # What others put beside a file of ours takes no name from it.
+    ours = tuple(entry for entry in entries if not entry.untrusted)
+    entries = ours or entries[:1]
     return wish_for(name, entries, record, elsewhere=_elsewhere(scan, record), ruling=ruling)
 
 
@@ -165,7 +176,7 @@ def _folder_conditions(scan: Scan, ruling: Ruling, doubt: Doubt | None) -> tuple
     if scan.complete:
         found = [Condition("SourceAvailable", "True", "Complete")]
     else:
-        found = [Condition("SourceAvailable", "False", "SourceMissing", scan.problem or "")]
+        found = [Condition("SourceAvailable", "False", scan.reason, scan.problem or "")]
     if ruling.held:
         names = ", ".join(sorted(ruling.held))
         message = (

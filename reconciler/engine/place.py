@@ -11,6 +11,13 @@ import stat
 from reconciler.errors import Refused
 
 _MOST_LINKS = 40  # path_resolution(7)
+# linux/posix_acl_xattr.h: a version, then entries of tag and permissions (16 bits each) and an ID.
+_ACL = "system.posix_acl_access"
+_ACL_HEADER_BYTES = 4
+_ACL_ENTRY_BYTES = 8
+_ACL_USER = 0x02
+_ACL_GROUP = 0x08
+_ACL_WRITE = 0x02
 
 
 def home_place() -> str:
@@ -58,14 +65,54 @@ def _is_a_home(path: str) -> bool:
     return not inside or "sandboxes" in inside
 
 
+class OthersDecide(Refused):
+    """Others can change what a path leads to: `place`, for the reason `why`.
+
+    `mend` is the command that takes it from them, "" when none alone would.
+    """
+
+    def __init__(self, place: str, why: str, mend: str = "") -> None:
+        super().__init__(
+            "Others can put another directory in the place of box's own.",
+            details=f"{place}: {why}",
+            hint=mend or "set BOX_HOME",
+        )
+        self.place = place
+        self.why = why
+        self.mend = mend
+
+
 def check_way(path: str) -> None:
     """See that nobody but root and us decides what an absolute `path` leads to.
 
     Looks at each directory and link on the way, as far as there is one; not at what `path` itself
-    is, unless it is a link. Raises Refused, which names what others could exchange.
+    is, unless it is a link. Raises OthersDecide, which names what others could exchange.
     """
-    trusted = {0, os.getuid()}
-    left, place, links = path.split("/")[::-1], "", 0
+    _walk("", path, {})
+
+
+def check_folder(path: str, groups: dict[int, bool]) -> None:
+    """See that nobody but root and us decides what is in the directory at an absolute `path`.
+
+    In one like /tmp others can add what is theirs. `groups` keeps which groups are ours alone, for
+    who asks many times at once. Raises OthersDecide, OSError.
+    """
+    _walk("", path, groups)
+    _refuse_if_others_write(path, os.stat(path), groups)  # noqa: PTH116 - see above
+
+
+def check_file(folder: str, relative: str, groups: dict[int, bool]) -> None:
+    """The same of a file, or what is in a directory, below a `folder` that was checked.
+
+    Raises OthersDecide, OSError.
+    """
+    _walk(folder, relative, groups)
+    path = f"{folder}/{relative}"
+    _refuse_if_others_write(path, os.stat(path), groups)  # noqa: PTH116 - see above
+
+
+def _walk(place: str, way: str, groups: dict[int, bool]) -> None:
+    left, links = way.split("/")[::-1], 0
     while left:
         name = left.pop()
         if name in ("", "."):
@@ -73,54 +120,86 @@ def check_way(path: str) -> None:
         if name == "..":
             place = place.rpartition("/")[0]
             continue
-        _refuse_if_others_write(place or "/", trusted)
+        _refuse_if_others_write(place or "/", os.lstat(place or "/"), groups)
         try:
             facts = os.lstat(f"{place}/{name}")
         except FileNotFoundError:
             return
-        if facts.st_uid not in trusted and (left or stat.S_ISLNK(facts.st_mode)):
-            raise _others(f"{place}/{name}", f"it belongs to UID {facts.st_uid}")
+        if facts.st_uid not in _trusted() and (left or stat.S_ISLNK(facts.st_mode)):
+            raise OthersDecide(f"{place}/{name}", _belongs(facts))
         if not stat.S_ISLNK(facts.st_mode):
             place = f"{place}/{name}"
             continue
         links += 1
         if links > _MOST_LINKS:
-            raise Refused(f"{path} has links that lead to one another.", hint="set BOX_HOME")
+            raise Refused(f"{way} has links that lead to one another.", hint="set BOX_HOME")
         target = os.readlink(f"{place}/{name}")  # noqa: PTH115 - see above
         place = "" if target.startswith("/") else place
         left += target.split("/")[::-1]
 
 
-def _refuse_if_others_write(directory: str, trusted: set[int]) -> None:
-    facts = os.lstat(directory)
-    if facts.st_uid not in trusted:
-        raise _others(directory, f"it belongs to UID {facts.st_uid}")
+def _trusted() -> tuple[int, int]:
+    return 0, os.getuid()
+
+
+def _belongs(facts: os.stat_result) -> str:
+    return f"it belongs to UID {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o}"
+
+
+def _refuse_if_others_write(path: str, facts: os.stat_result, groups: dict[int, bool]) -> None:
+    if facts.st_uid not in _trusted():
+        raise OthersDecide(path, _belongs(facts))
     # In a directory like /tmp nobody moves what is not theirs.
-    if facts.st_mode & stat.S_ISVTX:
+    if stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX:
         return
-    if facts.st_mode & stat.S_IWOTH:
-        raise _others(directory, "everybody can write it", hint=f"chmod o-w {directory}")
-    if facts.st_mode & stat.S_IWGRP and not _is_own_group(facts.st_gid):
-        raise _others(directory, "its group can write it", hint=f"chmod g-w {directory}")
+    everybody = bool(facts.st_mode & stat.S_IWOTH)
+    # Where there is an ACL, this bit of the mode is its mask's.
+    members = bool(facts.st_mode & stat.S_IWGRP)
+    by_group = members and not _is_own_group(facts.st_gid, groups)
+    by_acl = members and not by_group and _acl_names_others(path, groups)
+    group = by_group or by_acl
+    if everybody or group:
+        from shlex import quote
+
+        who = "everybody" if everybody else "its group" if by_group else "whom its ACL names"
+        whom = ("g" if group else "") + ("o" if everybody else "")
+        of = f"UID {facts.st_uid}, GID {facts.st_gid}, mode {stat.S_IMODE(facts.st_mode):04o}"
+        why = f"{who} can write it ({of})"
+        raise OthersDecide(path, why, f"chmod {whom}-w {quote(path)}")
 
 
-def _is_own_group(gid: int) -> bool:
-    """Whether the group has no member but us: many hosts give each user one, and umask 002."""
+def _acl_names_others(path: str, groups: dict[int, bool]) -> bool:
+    """Whether an access ACL lets a user or group that it names write: acl(5), xattr(7)."""
+    try:
+        acl = os.getxattr(path, _ACL)
+    except OSError:
+        return False
+    for at in range(_ACL_HEADER_BYTES, len(acl), _ACL_ENTRY_BYTES):
+        tag, permissions = acl[at], acl[at + 2]
+        who = int.from_bytes(acl[at + 4 : at + 8], "little")
+        if not permissions & _ACL_WRITE:
+            continue
+        if tag == _ACL_USER and who not in _trusted():
+            return True
+        if tag == _ACL_GROUP and not _is_own_group(who, groups):
+            return True
+    return False
+
+
+def _is_own_group(gid: int, groups: dict[int, bool]) -> bool:
+    if gid not in groups:
+        groups[gid] = _has_no_other_member(gid)
+    return groups[gid]
+
+
+def _has_no_other_member(gid: int) -> bool:
+    """Whether a group is root's and ours: many hosts give each user one, and umask 002."""
     import grp
     import pwd
 
-    uid = os.getuid()
     accounts = [each for each in pwd.getpwall() if each.pw_gid == gid]
     try:
         names = {each.pw_name for each in accounts} | set(grp.getgrgid(gid).gr_mem)
-        return {pwd.getpwnam(name).pw_uid for name in names} <= {uid}
+        return {pwd.getpwnam(name).pw_uid for name in names} <= set(_trusted())
     except KeyError:
         return False
-
-
-def _others(place: str, why: str, hint: str = "set BOX_HOME") -> Refused:
-    return Refused(
-        "Others can put another directory in the place of box's own.",
-        details=f"{place}: {why}",
-        hint=hint,
-    )

@@ -41,10 +41,12 @@ def sandbox(home: Path, name: str) -> tuple[Spec, Path | None, str | None]:
 
 
 def load(name: str, path: Path) -> Spec:
-    """Read one Boxfile. Raises InvalidBoxfile with every problem in it, NotRead, OSError."""
+    """Read one Boxfile. Raises InvalidBoxfile with every problem in it, Refused, OSError."""
     from reconciler.engine.declaration import NotRead, declare, read_file
+    from reconciler.engine.trust import check_source
 
     try:
+        check_source(path)
         data = read_file(path)
     except NotRead as error:
         raise Refused(f"{printable(str(path))} {error.brief}.") from error

@@ -29,6 +29,21 @@ LOOK = """
 """
 
 
+TRUST = """
+    import os
+    from pathlib import Path
+    from reconciler.engine import trust
+    from reconciler.errors import BoxError
+    os.chdir("/")
+    for path in {paths!r}:
+        try:
+            trust.check_source(Path(path))
+            print("read")
+        except BoxError as error:
+            print(" ".join(str(error).split()))
+"""
+
+
 @pytest.fixture(scope="module")
 def user() -> Iterator[OrdinaryUser]:
     with made() as it:
@@ -90,3 +105,58 @@ def test_a_group_with_one_more_member_is_not_the_users_alone(
     finally:
         subprocess.run(["gpasswd", "-d", "nobody", user.name], check=True, timeout=60)
     assert looked(user, above / "box")[0] == "True"
+
+
+def boxfile(user: OrdinaryUser, folder: Path, mode: str, owner: int | None = None) -> Path:
+    path = folder / "web.Boxfile"
+    path.write_text("base: builtin:busybox\n")
+    owner = user.uid if owner is None else owner
+    subprocess.run(["chown", f"{owner}:{owner or user.gid}", path], check=True, timeout=60)
+    subprocess.run(["chmod", mode, path], check=True, timeout=60)
+    return path
+
+
+def trusted(user: OrdinaryUser, *paths: Path) -> list[str]:
+    return user.run(TRUST.format(paths=list(map(str, paths)))).splitlines()
+
+
+def test_boxfiles_of_a_checkout_with_umask_002_are_the_users(
+    user: OrdinaryUser, shared: Path
+) -> None:
+    checkout = own(user, shared / "checkout", "775")
+    deep = own(user, checkout / "desired", "2775")
+    roots = shared / "roots"
+    roots.mkdir()
+    roots.chmod(0o755)
+    paths = [boxfile(user, deep, "664"), boxfile(user, roots, "644", owner=0)]
+    assert trusted(user, *paths) == ["read", "read"]
+    # With one more member in the group it is another matter.
+    subprocess.run(["usermod", "-aG", user.name, "nobody"], check=True, timeout=60)
+    try:
+        said = trusted(user, paths[0])[0]
+    finally:
+        subprocess.run(["gpasswd", "-d", "nobody", user.name], check=True, timeout=60)
+    assert f"{checkout}: its group can write it (UID {user.uid}, GID {user.gid}, mode 0775)" in said
+    assert f"chmod g-w {checkout}" in said
+
+
+def test_boxfiles_that_another_user_can_change_are_not_read(
+    user: OrdinaryUser, shared: Path
+) -> None:
+    wide = boxfile(user, own(user, shared / "wide", "777"), "644")
+    stranger("mv", str(wide), f"{wide}.gone")
+    stranger("cp", f"{wide}.gone", str(wide))
+    team = boxfile(user, own(user, shared / "team", "775", group=STRANGER), "644")
+    theirs = boxfile(user, own(user, shared / "theirs", "755"), "644", owner=STRANGER)
+    open_file = boxfile(user, own(user, shared / "open", "755"), "666")
+    stranger("sh", "-c", 'echo "cpus: 64" >>"$1"', "sh", str(open_file))
+    sticky = boxfile(user, own(user, shared / "sticky", "1777"), "644", owner=STRANGER)
+    whys = [
+        f"{wide.parent}: everybody can write it",
+        f"{team.parent}: its group can write it",
+        f"can be changed by others: it belongs to UID {STRANGER}",
+        "can be changed by others: everybody can write it",
+        f"can be changed by others: it belongs to UID {STRANGER}",
+    ]
+    found = trusted(user, wide, team, theirs, open_file, sticky)
+    assert [why in said for why, said in zip(whys, found, strict=True)] == [True] * len(whys)

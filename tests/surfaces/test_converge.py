@@ -133,6 +133,32 @@ class TestPlan:
         assert [each["name"] for each in told["sandboxes"]] == ["web"]
         assert told["folders"][0]["conditions"][0]["reason"] == "SourceMissing"
 
+    def test_a_folder_that_others_can_write(self, box: Box) -> None:
+        box.put("web")
+        box("sync")
+        box.folder.chmod(0o777)
+        for words in (["plan"], ["sync"], ["watch"], ["up", "db"], ["build", "db"]):
+            box.put("db")
+            done = box(*words)
+            assert done.returncode == 125, words
+            assert f"{box.folder}: everybody can write it" in done.stderr
+            assert f"chmod o-w {box.folder}" in done.stderr
+            assert "Traceback" not in done.stderr
+        (folder,) = box.json("status")["folders"]
+        assert folder["conditions"][0]["reason"] == "SourceUntrusted"
+        assert f"chmod o-w {box.folder}" in box("status").stdout
+        checked = box("validate", str(box.folder))
+        assert (checked.returncode, f"chmod o-w {box.folder}" in checked.stderr) == (1, True)
+        assert [each["name"] for each in json.loads(box("ls", "-o", "json").stdout)] == ["web"]
+
+    def test_a_file_that_others_can_write(self, box: Box) -> None:
+        box.put("web")
+        box.put("db").chmod(0o666)
+        done = box("sync")
+        assert done.returncode == 1
+        assert "db: Untrusted: can be changed by others: everybody can write it" in done.stderr
+        assert [each["name"] for each in json.loads(box("ls", "-o", "json").stdout)] == ["web"]
+
 
 class TestSync:
     def test_one_bad_file_does_not_hide_the_rest(self, box: Box) -> None:

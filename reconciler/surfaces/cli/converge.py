@@ -202,6 +202,7 @@ def _folder(directory: Path | None) -> Folder:
         raise Missing(f"There is no folder {folder.path}.", hint=hint)
     if folder.identity() is None:
         raise Refused(f"{folder.path} is no folder that can be read.")
+    folder.check()
     return folder
 
 
