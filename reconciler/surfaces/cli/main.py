@@ -47,14 +47,19 @@ def _run(arguments: list[str]) -> int:
     if is_short(arguments):
         from reconciler.surfaces.cli import vm
 
-        gc.enable()
-        _raise_on_interrupt()
+        _begin()
         return vm.main(arguments)
     from reconciler.surfaces.cli import app
 
+    _begin()
+    return app.main(arguments)
+
+
+def _begin() -> None:
+    """All modules are loaded: nothing of them will be garbage, so none is looked for there."""
+    gc.freeze()
     gc.enable()
     _raise_on_interrupt()
-    return app.main(arguments)
 
 
 def _raise_on_interrupt() -> None:
