@@ -42,59 +42,74 @@ def top() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+CASES = [
+    ("bind(keys, project / 'in')", "project / 'in'", "is " + KEYS),
+    ("bind(keys, project / 'in')", "project / 'in/deep'", "is inside " + KEYS),
+    ("bind(keys / 'deep', project / 'in')", "project / 'in'", "is inside " + KEYS),
+    ("bind(keys / 'id', project / 'file')", "project / 'file'", "is inside " + KEYS),
+    ("bind(home, project / 'in')", "project / 'in/.ssh'", "is " + KEYS),
+    ("bind(home, project / 'in')", "project / 'in'", "is your home folder as a whole"),
+    ("bind(top, '/mnt')", "'/mnt/home/.ssh/deep'", "is inside " + KEYS),
+    ("bind(top, '/mnt')", "'/mnt/home'", "is your home folder as a whole"),
+    ("bind(top, '/mnt')", "'/mnt'", "contains "),
+    ("bind('/', '/mnt')", "'/mnt'", "is the whole file system of this host"),
+    ("bind('/tmp', '/mnt')", "'/mnt' + str(top)[4:] + '/home/.ssh/id'", "is inside " + KEYS),
+    ("bind(keys, project / 'in')", "project", "contains " + KEYS),
+    ("bind(keys / 'deep', project / 'in')", "project", "contains " + KEYS),
+    ("bind(top, project / 'in')", "project", "contains "),
+    ("bind(keys / 'id', project / 'file')", "project", "contains " + KEYS),
+    (
+        "mount('-t', 'tmpfs', 'none', keys); (keys / 'new').mkdir(); bind(keys, '/mnt')",
+        "'/mnt/new'",
+        "is inside " + KEYS,
+    ),
+    # What a mount on it hides is still there for who comes another way.
+    (
+        "bind(home, '/mnt'); mount('-t', 'tmpfs', 'none', keys)",
+        "'/mnt/.ssh/deep'",
+        "is inside " + KEYS,
+    ),
+    # What is mounted in it is part of it.
+    (
+        "mount('-t', 'tmpfs', 'none', keys / 'deep'); bind(keys / 'deep', project / 'in')",
+        "project / 'in'",
+        "is inside " + KEYS,
+    ),
+    (
+        "mount('-t', 'proc', 'none', project / 'in')",
+        "project / 'in'",
+        "is on a file system of the kernel (proc at ",
+    ),
+    ("mount('-t', 'tmpfs', 'none', project / 'in')", "project / 'in'", ""),
+    ("bind(project / 'in', '/mnt')", "'/mnt'", ""),
+]
+EACH = [(case, follow) for follow in (False, True) for case in CASES]
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[tuple[Path, list[str]]]:
+    """A folder, and what was said about the source of EACH, whose world is the folder's N-th."""
+    import shutil
+
+    folder = short_folder()
+    scripts = [
+        f"{WORLD}{mounts}\nanswer = why({source}, follow_symlink={follow})"
+        for (mounts, source, _), follow in EACH
+    ]
+    imports = "import reconciler.engine.grounds, reconciler.engine.mounts"
+    yield folder, mount_namespace.run_each(imports, scripts, folder)
+    shutil.rmtree(folder)
+
+
 @pytest.mark.parametrize(
-    ("mounts", "source", "expected"),
-    [
-        ("bind(keys, project / 'in')", "project / 'in'", "is " + KEYS),
-        ("bind(keys, project / 'in')", "project / 'in/deep'", "is inside " + KEYS),
-        ("bind(keys / 'deep', project / 'in')", "project / 'in'", "is inside " + KEYS),
-        ("bind(keys / 'id', project / 'file')", "project / 'file'", "is inside " + KEYS),
-        ("bind(home, project / 'in')", "project / 'in/.ssh'", "is " + KEYS),
-        ("bind(home, project / 'in')", "project / 'in'", "is your home folder as a whole"),
-        ("bind(top, '/mnt')", "'/mnt/home/.ssh/deep'", "is inside " + KEYS),
-        ("bind(top, '/mnt')", "'/mnt/home'", "is your home folder as a whole"),
-        ("bind(top, '/mnt')", "'/mnt'", "contains "),
-        ("bind('/', '/mnt')", "'/mnt'", "is the whole file system of this host"),
-        ("bind('/tmp', '/mnt')", "f'/mnt/{top.name}/home/.ssh/id'", "is inside " + KEYS),
-        ("bind(keys, project / 'in')", "project", "contains " + KEYS),
-        ("bind(keys / 'deep', project / 'in')", "project", "contains " + KEYS),
-        ("bind(top, project / 'in')", "project", "contains "),
-        ("bind(keys / 'id', project / 'file')", "project", "contains " + KEYS),
-        (
-            "mount('-t', 'tmpfs', 'none', keys); (keys / 'new').mkdir(); bind(keys, '/mnt')",
-            "'/mnt/new'",
-            "is inside " + KEYS,
-        ),
-        # What a mount on it hides is still there for who comes another way.
-        (
-            "bind(home, '/mnt'); mount('-t', 'tmpfs', 'none', keys)",
-            "'/mnt/.ssh/deep'",
-            "is inside " + KEYS,
-        ),
-        # What is mounted in it is part of it.
-        (
-            "mount('-t', 'tmpfs', 'none', keys / 'deep'); bind(keys / 'deep', project / 'in')",
-            "project / 'in'",
-            "is inside " + KEYS,
-        ),
-        (
-            "mount('-t', 'proc', 'none', project / 'in')",
-            "project / 'in'",
-            "is on a file system of the kernel (proc at ",
-        ),
-        ("mount('-t', 'tmpfs', 'none', project / 'in')", "project / 'in'", ""),
-        ("bind(project / 'in', '/mnt')", "'/mnt'", ""),
-    ],
+    "number",
+    range(len(EACH)),
+    ids=[f"{follow}-{mounts}-{source}" for (mounts, source, _), follow in EACH],
 )
-@pytest.mark.parametrize("follow", [False, True])
-def test_no_mount_hides_what_a_source_is(
-    top: Path, mounts: str, source: str, expected: str, *, follow: bool
-) -> None:
-    (found,) = mount_namespace.run(
-        f"{WORLD}{mounts}\nprint(json.dumps([why({source}, follow_symlink={follow})]))", top
-    )
-    wanted = expected.format(top=top)
-    assert found.startswith(wanted) if wanted else found == ""
+def test_no_mount_hides_what_a_source_is(answers: tuple[Path, list[str]], number: int) -> None:
+    folder, said = answers
+    wanted = EACH[number][0][2].format(top=folder / str(number))
+    assert said[number].startswith(wanted) if wanted else said[number] == ""
 
 
 @pytest.mark.parametrize(
