@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reconciler.engine import chain_files
+from reconciler.engine import chain_end, chain_files
 from reconciler.engine.chain_end import End, Start
 from reconciler.engine.chain_files import Opened
 
@@ -40,9 +40,17 @@ class Verified:
 
 def verify(path: Path) -> Verified:
     """Follow the chain at `path` from the first line that is kept. Raises OSError."""
+    end, found = _follow(path)
+    if end is None and chain_end.read(path) is not None:
+        # The first line was written meanwhile, and its end noted.
+        _, found = _follow(path)
+    return found
+
+
+def _follow(path: Path) -> tuple[End | None, Verified]:
     end, files = chain_files.noted_and_opened(path)
     try:
-        return _Walk(path, end).through(files)
+        return end, _Walk(path, end).through(files)
     finally:
         chain_files.close(files)
 

@@ -274,6 +274,35 @@ def test_many_writers_that_make_room_keep_one_chain_and_a_reader_loses_nothing(p
         assert [n for name, n in seen if name == who] == list(range(40))
 
 
+FIRST_LINES = """
+import sys; sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from reconciler.engine import chain
+from reconciler.engine.chain import Limits
+for number in range(100):
+    print(number, flush=True)
+    for n in range(3):
+        path = Path(sys.argv[2], f"{number}.jsonl")
+        chain.append(path, {"time": "t", "message": n}, Limits(1000, 50))
+"""
+
+
+def test_who_checks_while_the_first_lines_are_written_finds_nothing_missing(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-I", "-c", FIRST_LINES, str(REPO), str(tmp_path)]
+    checks = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writing:
+        assert writing.stdout is not None
+        for number in writing.stdout:
+            path = tmp_path / f"{number.strip()}.jsonl"
+            while (found := verify(path)).events != 3 and writing.poll() is None:
+                assert found.holds
+                checks += 1
+    assert writing.returncode == 0
+    assert checks > 100
+
+
 def test_writers_that_are_killed_at_any_time_leave_a_chain_that_holds(path: Path) -> None:
     for attempt in range(6):
         child = writer(path, str(attempt), 0)
