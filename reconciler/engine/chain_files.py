@@ -73,14 +73,16 @@ def opened(path: Path, first: int) -> list[Opened]:
 
 def noted_and_opened(path: Path) -> tuple[End | None, list[Opened]]:
     """The noted end, and all files from the noted start on, none dropped in between."""
+    found: list[Opened] = []
+    # The end first: who writes at the same time only makes the chain longer than that.
+    end = chain_end.read(path)
     for _ in range(_TRIES):
-        # The end first: who writes at the same time only makes the chain longer than that.
-        end = chain_end.read(path)
+        close(found)
         found = opened(path, end.start.file if end else 1)
         after = chain_end.read(path)
-        if end is None or (after is not None and after.start == end.start):
+        if (after and after.start) == (end and end.start):
             break
-        close(found)
+        end = after
     return end, found
 
 

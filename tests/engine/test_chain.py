@@ -25,6 +25,9 @@ REPO = Path(chain.__file__).parents[2]
 SMALL = Limits(file_bytes=400, older=2)
 
 
+Writers = Callable[..., "subprocess.Popen[bytes]"]
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
@@ -247,27 +250,53 @@ from reconciler.engine.chain import Limits
 print("ready", flush=True)
 for n in count() if sys.argv[4] == "0" else range(int(sys.argv[4])):
     event = {"time": "t", "who": sys.argv[3], "n": n, "message": 0}
-    chain.append(Path(sys.argv[2]), event, Limits(1000, 50))
+    chain.append(Path(sys.argv[2]), event, Limits(1000, int(sys.argv[5])))
 """
 
 
-def writer(path: Path, who: str, count: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-c", WRITER, str(REPO), str(path), who, str(count)]
+@pytest.fixture
+def writers() -> Iterator[Writers]:
+    """Starts processes that write, and ends those that a failed test has left."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(path: Path, who: str, count: int, older: int = 50) -> subprocess.Popen[bytes]:
+        started.append(writer(path, who, count, older))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.communicate(timeout=10)
+
+
+def writer(path: Path, who: str, count: int, older: int) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        WRITER,
+        str(REPO),
+        str(path),
+        who,
+        str(count),
+        str(older),
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
-def test_many_writers_that_make_room_keep_one_chain_and_a_reader_loses_nothing(path: Path) -> None:
-    writers = [writer(path, who, 40) for who in ("a", "b", "c")]
+def test_many_writers_that_make_room_keep_one_chain_and_a_reader_loses_nothing(
+    path: Path, writers: Writers
+) -> None:
+    started = [writers(path, who, 40) for who in ("a", "b", "c")]
     seen: list[tuple[str, int]] = []
     with Reader(path) as reader:
         running = True
         while running:
-            running = any(each.poll() is None for each in writers)
+            running = any(each.poll() is None for each in started)
             seen += [(event["who"], event["n"]) for event in reader.new()]
             assert verify(path).holds
-    for each in writers:
-        each.communicate(timeout=60)
-        assert each.returncode == 0
+    for each in started:
+        assert each.wait(60) == 0
     assert verify(path) == Verified(120)
     assert len(names(path)) > 10
     for who in ("a", "b", "c"):
@@ -303,16 +332,38 @@ def test_who_checks_while_the_first_lines_are_written_finds_nothing_missing(
     assert checks > 100
 
 
-def test_writers_that_are_killed_at_any_time_leave_a_chain_that_holds(path: Path) -> None:
+def test_who_checks_or_reads_while_the_oldest_are_dropped_sees_a_whole_chain(
+    path: Path, writers: Writers
+) -> None:
+    write(path, 0)
+    started = [writers(path, who, 60, older=1) for who in ("a", "b")]
+    while any(each.poll() is None for each in started):
+        assert verify(path).holds
+        with Reader(path) as reader:
+            found = [(event.get("who"), event.get("n")) for event in reader.new()]
+        assert len(set(found)) == len(found) > 0
+        for who in ("a", "b"):
+            own = [n for name, n in found if name == who and n is not None]
+            assert own == list(range(own[0], own[-1] + 1)) if own else True
+    for each in started:
+        assert each.wait(60) == 0
+    told = verify(path)
+    assert told.holds
+    assert told.events + told.dropped == 121
+
+
+def test_writers_that_are_killed_at_any_time_leave_a_chain_that_holds(
+    path: Path, writers: Writers
+) -> None:
     for attempt in range(6):
-        child = writer(path, str(attempt), 0)
+        child = writers(path, str(attempt), 0)
         assert child.stdout is not None
         child.stdout.readline()
         count = len(names(path))
         while len(names(path)) < count + 1:
             assert child.poll() is None
         child.kill()
-        child.communicate(timeout=10)
+        child.wait(10)
         assert verify(path).holds
     write(path, 1)
     assert verify(path).holds
