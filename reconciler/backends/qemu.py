@@ -24,6 +24,8 @@ from reconciler.vmm.qemu import Machine
 from reconciler.vmm.qmp import Qmp, QmpError
 
 _FIRMWARE = "/firmware"
+# Of this name: busybox's and uutils' env are env by what they are called.
+_ENV = "/env"
 _FILES = qemu.Files(kernel="/kernel", initrd="/initrd", root="/root.img")
 _FIRST_FD = 3
 _CONTROL_SECONDS = 30.0
@@ -61,6 +63,7 @@ class Launch:
             BindMount(str(self.kernel), _FILES.kernel),
             BindMount(str(self.initrd), _FILES.initrd),
             BindMount(str(self.image), _FILES.root),
+            BindMount(str(self.files.env), _ENV),
         )
         firmware = tuple(BindMount(str(p), f"{_FIRMWARE}/{p.name}") for p in self.files.firmware)
         same = (self.files.binary, *self.files.libraries, *self.files.plugins)
@@ -162,7 +165,9 @@ def start(
             incoming=incoming,
         )
         fds = [listener.fileno() for listener in listeners]
-        started = stack.enter_context(jail.start(launch.jail(), argv, pass_fds=fds))
+        # It becomes the VMM, in the same process: by the time that speaks, nothing is left of it.
+        emptied = [_ENV, "-i", *argv]
+        started = stack.enter_context(jail.start(launch.jail(), emptied, pass_fds=fds))
         # Ours go, so that a VMM that dies is an end of file for whoever connected.
         for listener in listeners:
             listener.close()

@@ -1,4 +1,8 @@
-"""The files of the host that QEMU is made of: its program, libraries, plugins and firmware."""
+"""The files of the host that QEMU is made of: its program, libraries, plugins and firmware.
+
+And env(1), which starts it with an empty environment: OCI runtimes set HOME where the spec has
+none, and runc where it is empty there too.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +30,32 @@ _FIRMWARE_DIRECTORIES = (
 _PLUGINS = ("accel-tcg-{arch}.so",)
 _PLUGIN_DIRECTORIES = ("/usr/lib/{arch}-linux-gnu/qemu", "/usr/lib64/qemu", "/usr/lib/qemu")
 _LOADER_CACHE = Path("/etc/ld.so.cache")
+# The other one is GNU's where uutils is the first (Ubuntu).
+_ENVS = ("env", "gnuenv")
+_ENV_SECONDS = 20.0
+# Says its PID, and what it has become says its own and its environment.
+_ASK_ENV = """echo $$; exec "$0" -i /bin/sh -c 'echo $$; read -r x </proc/$$/environ; echo "$x"'"""
 
 
 @dataclass(frozen=True)
 class VmmFiles:
-    """Absolute paths on the host."""
+    """Absolute paths on the host. `libraries` are those of `env` too."""
 
     binary: Path
     libraries: tuple[Path, ...]
     plugins: tuple[Path, ...]
     firmware: tuple[Path, ...]
+    env: Path
 
     def everything(self) -> tuple[Path, ...]:
         """All of them: what the proof of the kernel boundary depends on."""
-        return (self.binary, *self.libraries, *self.plugins, *self.firmware)
+        return (self.binary, *self.libraries, *self.plugins, *self.firmware, self.env)
 
 
 def find_vmm_files(home: Path, arch: str) -> VmmFiles:
     """QEMU's files for guests of `arch`; asking the loader happens once per version of them.
 
-    Raises Missing with the command that installs QEMU.
+    Raises Missing with the command that installs QEMU, or an `env` that empties an environment.
     """
     binary = process.require_program(qemu.binary_name(arch), _PACKAGES.get(arch, "qemu-system"))
     plugins = _existing(_PLUGIN_DIRECTORIES, _PLUGINS, arch)
@@ -56,8 +66,8 @@ def find_vmm_files(home: Path, arch: str) -> VmmFiles:
             details=f"looked in {', '.join(_FIRMWARE_DIRECTORIES)}",
             hint=process.install_command("qemu-system-data"),
         )
-    libraries = _libraries(home, binary, plugins)
-    return VmmFiles(binary, libraries, plugins, firmware)
+    env, libraries = _env_and_libraries(home, binary, plugins)
+    return VmmFiles(binary, libraries, plugins, firmware, env)
 
 
 def firmware_files(arch: str) -> tuple[Path, ...]:
@@ -65,19 +75,53 @@ def firmware_files(arch: str) -> tuple[Path, ...]:
     return _existing(_FIRMWARE_DIRECTORIES, _FIRMWARE.get(arch, ()), arch)
 
 
-def _libraries(home: Path, binary: Path, plugins: tuple[Path, ...]) -> tuple[Path, ...]:
+def find_env() -> Path:
+    """An env(1) that is fit to start a VMM. Raises Missing.
+
+    It may be one program of many names (busybox, uutils), which goes by how it is called.
+    """
+    found = _envs()
+    for path in found:
+        if becomes_it(path):
+            return path
+    tried = f"tried {', '.join(map(str, found))}: uutils' before 0.2 starts it as a child"
+    raise Missing(
+        "No env(1) of this host becomes the program that it starts, with an empty environment.",
+        details=tried if found else None,
+        hint=process.install_command("gnu-coreutils" if found else "coreutils"),
+    )
+
+
+def _envs() -> list[Path]:
+    return [path for name in _ENVS if (path := process.find_program(name))]
+
+
+def becomes_it(env: Path) -> bool:
+    """Whether what `env` starts has its PID, and no environment. Raises CommandFailed."""
+    command: list[str | Path] = ["/bin/sh", "-c", _ASK_ENV, env]
+    said = process.run(command, timeout_seconds=_ENV_SECONDS, check=False).stdout
+    before, _, after = said.partition(b"\n")
+    return bool(before) and after == before + b"\n\n"
+
+
+def _env_and_libraries(
+    home: Path, binary: Path, plugins: tuple[Path, ...]
+) -> tuple[Path, tuple[Path, ...]]:
     cache = home / "libraries.json"
-    key = " ".join(_stamp(path) for path in (binary, *plugins, _LOADER_CACHE))
+    key = " ".join(_stamp(path) for path in (binary, *plugins, *_envs(), _LOADER_CACHE))
     try:
         known = files.read_json(cache)
-        paths = tuple(Path(path) for path in known["paths"])
-        if known["key"] == key and all(path.exists() for path in paths):
-            return paths
+        env, *libraries = (Path(path) for path in (known["env"], *known["paths"]))
+        if known["key"] == key and all(path.exists() for path in (env, *libraries)):
+            return env, tuple(libraries)
     except (FileNotFoundError, files.BrokenFile, KeyError, TypeError):
         pass
-    paths = fingerprint.library_closure(binary, plugins)
-    files.write_json(cache, {"key": key, "paths": [str(path) for path in paths]})
-    return paths
+    env = find_env()
+    found = {*fingerprint.library_closure(binary, plugins), *fingerprint.library_closure(env)}
+    paths = tuple(sorted(found))
+    value = {"key": key, "env": str(env), "paths": [str(path) for path in paths]}
+    files.write_json(cache, value)
+    return env, paths
 
 
 def _stamp(path: Path) -> str:

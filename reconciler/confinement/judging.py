@@ -267,6 +267,7 @@ _CHECKS: dict[str, Check] = {
     "label": noting.label,
     "untraced": _untraced,
     "program": places.program,
+    "environment": places.environment,
     "root": places.root,
     "terminal": places.terminal,
     "namespace.user": _namespace("user"),

@@ -1,4 +1,4 @@
-"""The checks of where a VMM is: its root, program and masks, its terminal, its descriptors."""
+"""The checks of what a VMM was started with and where it is: root, masks, terminal, descriptors."""
 
 from __future__ import annotations
 
@@ -66,6 +66,20 @@ def program(policy: Policy, reading: Reading) -> Fact:
         elif target not in declared and isinstance(process.program, PlaceReading):
             found.append(Finding(f"PID {process.pid}: {process.program.text}"))
     return conclude("program", "a declared one", found, "a declared one")
+
+
+def environment(policy: Policy, reading: Reading) -> Fact:
+    """The environment it was started with: as long as that of the policy, which is empty."""
+    wanted = sum(len(f"{name}={value}".encode()) + 1 for name, value in policy.environment)
+    found = []
+    for process in reading.processes:
+        have = process.environment_bytes
+        if isinstance(have, Unreadable):
+            found.append(unreadable(f"PID {process.pid}: {have.why}"))
+        elif have != wanted:
+            found.append(Finding(f"PID {process.pid}: {have} bytes"))
+    want = f"{wanted} bytes" if wanted else "empty"
+    return conclude("environment", want, found, want)
 
 
 def masked(_policy: Policy, reading: Reading) -> Fact:

@@ -96,6 +96,13 @@ PROMISES = (
         "/proc/PID/exe: mount ID, and mountinfo",
     ),
     Promise(
+        "environment",
+        "Its environment is empty.",
+        "files",
+        "/proc/PID/stat: env_start, env_end",
+        backends=("qemu", "firecracker"),
+    ),
+    Promise(
         "root",
         "Its root and working directory are the jail's, on every thread.",
         "files",

@@ -120,6 +120,7 @@ class PlaceReading:
 class ProcessReading:
     """One process. `rlimits` are (soft, hard) by RLIMIT_ name, None for unlimited.
 
+    `environment_bytes` is the length of the environment that it was started with.
     `tty` is the device number of its controlling terminal, 0 for none. `masked` tells what is at
     each masked path as the process sees it: "null", "empty", "absent", or else what. `parts` are
     the inodes of what lies at those bind targets of the policy whose names are among `mapped`, as
@@ -127,6 +128,7 @@ class ProcessReading:
     """
 
     pid: int
+    environment_bytes: int | Unreadable
     tty: int | Unreadable
     threads: tuple[ThreadReading, ...]
     uid_map: tuple[IdRange, ...] | Unreadable

@@ -25,10 +25,8 @@ class Stat(NamedTuple):
 
 def parse_stat(data: bytes) -> Stat:
     """Parse /proc/PID/stat. The process chose `comm`, which may hold spaces and brackets."""
-    head, opening, rest = data.partition(b" (")
-    comm, closing, tail = rest.rpartition(b") ")
-    fields = tail.split()
-    if not opening or not closing or len(fields) < 20:
+    head, comm, fields = _fields(data)
+    if len(fields) < 20:
         raise unlike("stat", data)
     return Stat(
         pid=number(head, "stat"),
@@ -38,6 +36,29 @@ def parse_stat(data: bytes) -> Stat:
         tty=number(fields[4], "stat"),
         start_time_ticks=number(fields[19], "stat"),
     )
+
+
+def parse_environment(data: bytes) -> int | None:
+    """How many bytes of environment a process was started with, from its stat (fields 50, 51).
+
+    None where the kernel shows them as 0: to who may not trace it, and of its own processes. A
+    process may say something else later (PR_SET_MM of prctl(2)). Unlike /proc/PID/environ, this is
+    shown to who owns its user namespace and has another UID.
+    """
+    fields = _fields(data)[2]
+    if len(fields) < 49:
+        raise unlike("stat", data)
+    start, end = (number(word, "stat") for word in fields[47:49])
+    return end - start if start else None
+
+
+def _fields(data: bytes) -> tuple[bytes, bytes, list[bytes]]:
+    """The PID, the name, and the fields from the third on."""
+    head, opening, rest = data.partition(b" (")
+    comm, closing, tail = rest.rpartition(b") ")
+    if not opening or not closing:
+        raise unlike("stat", data)
+    return head, comm, tail.split()
 
 
 def number(word: bytes, file: str) -> int:

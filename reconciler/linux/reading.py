@@ -7,6 +7,7 @@ two listings agree. What cannot be read is said so; nothing is guessed.
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -107,10 +108,12 @@ def _process(process: Process, how: _How) -> tuple[ProcessReading, frozenset[byt
     read = _first_threads if how.first else threads.read_threads
     each, groups = read(process.directory, how.layout)
     held = process.directory
+    tty, environment = _stat(process)
     mapped = part(lambda: procfs.parse_maps(process.read("maps")))
     reading = ProcessReading(
         pid=process.identity.pid,
-        tty=part(lambda: proc_stat.parse_stat(process.read("stat")).tty),
+        environment_bytes=environment,
+        tty=tty,
         threads=each,
         uid_map=part(lambda: _id_map(process, "uid_map")),
         gid_map=part(lambda: _id_map(process, "gid_map")),
@@ -139,6 +142,21 @@ def _first_threads(
         except ProcessLookupError:
             continue  # a thread ended: list again
     raise Moved("its threads end faster than their filters can be read, or it is gone")
+
+
+def _stat(process: Process) -> tuple[int | Unreadable, int | Unreadable]:
+    """The controlling terminal, and the length of the environment."""
+    data = part(lambda: process.read("stat"))
+    if isinstance(data, Unreadable):
+        return data, data
+    return part(lambda: proc_stat.parse_stat(data).tty), part(lambda: _environment(data))
+
+
+def _environment(stat: bytes) -> int:
+    found = proc_stat.parse_environment(stat)
+    if found is None:
+        raise PermissionError(errno.EACCES, "not shown to us", "environment")
+    return found
 
 
 def _id_map(process: Process, name: str) -> tuple[IdRange, ...]:

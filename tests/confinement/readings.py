@@ -93,6 +93,7 @@ def mounts() -> tuple[MountReading, ...]:
 def process(pid: int = PID, *threads: ThreadReading) -> ProcessReading:
     return ProcessReading(
         pid=pid,
+        environment_bytes=0,
         tty=0,
         threads=threads or (thread(pid), thread(pid + 1)),
         uid_map=POLICY.uid_map,

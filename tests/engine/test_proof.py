@@ -21,7 +21,7 @@ from reconciler.vmm.qemu import Machine
 NOWHERE = Path("/nowhere")
 PARTS = Parts(
     runtime=Runtime(NOWHERE, systemd=False),
-    files=VmmFiles(NOWHERE, (), (), ()),
+    files=VmmFiles(NOWHERE, (), (), (), NOWHERE),
     kernel=Kernel("6.1.0-guest", NOWHERE, (), "test"),
     initrd=NOWHERE,
     image=Image("digest", NOWHERE, "erofs", ImageConfig(), 0),

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconciler.linux import cgroups, identity, process, seccomp, userns
+from reconciler.linux import cgroups, identity, proc_stat, process, seccomp, userns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -108,6 +108,12 @@ def render(policy: Policy, maps: userns.OuterMaps | None, argv: Sequence[str]) -
     }
 
 
+def _started_by(process: Path) -> bool:
+    """Whether it is the runtime yet, or has what that gave it."""
+    runtime = (process / "comm").read_text().startswith("runc")
+    return runtime or proc_stat.parse_environment((process / "stat").read_bytes()) != 0
+
+
 @contextmanager
 def running(
     policy: Policy,
@@ -149,7 +155,9 @@ def running(
         assert code == 0, "\n".join(logs)
         pid = int(pid_file.read_text())
         # runc returns before its own process in the container has executed the program.
-        while Path(f"/proc/{pid}/comm").read_text().startswith("runc"):
+        # The program then executes itself once more, without the HOME that runc sets.
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while _started_by(Path(f"/proc/{pid}")) and time.monotonic() < deadline:
             time.sleep(0.001)
         who = identity.identify(pid)
         assert who is not None

@@ -38,6 +38,7 @@ def test_stat_of_a_container() -> None:
     stat = proc_stat.parse_stat(captured("runc-root", "stat"))
     assert (stat.pid, stat.comm, stat.state, stat.parent_pid) == (15440, b"vmm", "R", 1)
     assert (stat.tty, stat.start_time_ticks) == (0, 172157)
+    assert proc_stat.parse_environment(captured("runc-root", "stat")) == len("HOME=/\0")
 
 
 def test_status_of_a_container() -> None:
@@ -176,6 +177,23 @@ def test_every_truncation_is_refused_or_shorter(tree: str, name: str) -> None:
             continue
         if isinstance(whole, tuple) and isinstance(cut, tuple) and cut:
             assert cut[:-1] == whole[: len(cut) - 1]
+
+
+@pytest.mark.parametrize("variables", [{}, {"": ""}, {"HOME": "/"}, {"A": "b" * 9, "C": ""}])
+def test_how_long_the_environment_of_a_real_process_is(variables: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["/bin/cat", "/proc/self/stat"], env=variables, capture_output=True, check=True, timeout=30
+    )
+    wanted = sum(len(name) + len(value) + 2 for name, value in variables.items())
+    assert proc_stat.parse_environment(done.stdout) == wanted
+
+
+def test_an_environment_that_the_kernel_does_not_show_is_not_an_empty_one() -> None:
+    """A zombie has no memory, and so shows what a stranger is shown of every process."""
+    with subprocess.Popen(["/bin/true"], stdin=subprocess.DEVNULL) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        hidden = Path(f"/proc/{child.pid}/stat").read_bytes()
+    assert proc_stat.parse_environment(hidden) is None
 
 
 @pytest.mark.parametrize("comm", [b"a b", b") R 1 1 (", b"((((", b")))))", b"x) S 1 (y", b"\xff\n"])

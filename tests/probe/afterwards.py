@@ -152,7 +152,7 @@ def _process_like(config: dict[str, Any], stand: Stand) -> dict[str, Any]:
     kinds = ("bounding", "effective", "permitted", "inheritable", "ambient")
     return {
         # Without its first two descriptors it sleeps at once.
-        "args": [str(stand.launch.files.binary), "beside"],
+        "args": ["/env", "-i", str(stand.launch.files.binary), "beside"],
         "cwd": "/",
         "env": [],
         "user": {"uid": policy.process_uid, "gid": policy.process_gid},

@@ -72,6 +72,11 @@ def _host(ranges: tuple[IdRange, ...], inside: int) -> int:
     raise LookupError(inside)
 
 
+def _environment(sides: Sides) -> tuple[object, object]:
+    inside = sum(len(each.encode()) + 1 for each in sides.view["environment"])
+    return sides.process.environment_bytes, inside
+
+
 def _uids(sides: Sides) -> tuple[object, object]:
     inside = [*sides.view["uids"], int(sides.status["Uid"].split()[3])]
     return list(sides.thread.uids), [sides.uid(each) for each in inside]
@@ -258,6 +263,7 @@ COMPARED: dict[str, Callable[[Sides], tuple[object, object]]] = {
     "untraced": _untraced,
     "label": _label,
     "program": _program,
+    "environment": _environment,
     "root": _root,
     "terminal": _terminal,
     **{

@@ -125,6 +125,8 @@ MUTATIONS = (
     Mutation("label", read=with_another_label, why="no security module here labels processes"),
     Mutation("untraced", afterwards=afterwards.a_debugger),
     Mutation("program", afterwards=afterwards.another_program),
+    Mutation("environment", specs.the_runtimes_environment),
+    Mutation("environment", specs.a_variable),
     Mutation("root", specs.another_directory),
     Mutation("terminal", afterwards=afterwards.a_terminal),
     Mutation(

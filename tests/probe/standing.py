@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.backends import jail, qemu, runtime
+from reconciler.backends import jail, qemu, runtime, vmm_files
 from reconciler.backends.qemu import Launch
 from reconciler.backends.runtime import Runtime
 from reconciler.backends.vmm_files import VmmFiles
 from reconciler.confinement.policy import Isolation, Policy, Slot
+from reconciler.images import fingerprint
 from reconciler.linux import sockets
 from reconciler.linux.identity import ProcessIdentity
 from reconciler.vmm.qemu import Machine
@@ -58,6 +59,7 @@ def launch_of(
 ) -> Launch:
     """The launch of a small emulated VM whose VMM is `program`; its files are made in `home`."""
     chosen = chosen or runtime.find_runtime()
+    env = vmm_files.find_env()
     name = f"probe-{secrets.token_hex(4)}"
     folder = home / name
     folder.mkdir(mode=0o700)
@@ -68,7 +70,7 @@ def launch_of(
     return Launch(
         home=home,
         runtime=chosen,
-        files=VmmFiles(program, (), (), ()),
+        files=VmmFiles(program, fingerprint.library_closure(env), (), (), env),
         name=name,
         group=f"box-test-{secrets.token_hex(4)}",
         directory=folder,

@@ -31,6 +31,16 @@ def new_privileges(spec: Spec) -> None:
     _allow_all(spec)
 
 
+def the_runtimes_environment(spec: Spec) -> None:
+    """The VMM at once, and no env(1) before it: with what runtimes set."""
+    del spec["process"]["args"][:2]
+
+
+def a_variable(spec: Spec) -> None:
+    """One variable, which might hold anything."""
+    spec["process"]["args"].insert(2, "A_TOKEN=secret")
+
+
 def no_filter(spec: Spec) -> None:
     """No seccomp at all."""
     del spec["linux"]["seccomp"]

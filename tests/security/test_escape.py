@@ -183,6 +183,13 @@ WEAKER = {
         },
         {"nothing is mounted in it but its own parts"},
     ),
+    "what the runtime sets": (
+        {
+            "reconciler/backends/qemu.py": ('[_ENV, "-i", *argv]', "[_ENV, *argv]"),
+            "reconciler/confinement/places.py": ("have != wanted", "have < wanted"),
+        },
+        {"its environment is empty"},
+    ),
     "eight times the memory": (
         {
             "reconciler/confinement/policy.py": (

@@ -39,7 +39,7 @@ BEARINGS = {
     "cgroups": Bearing("kept_by", _LIMITS),
     "ids": Bearing("kept_by", (*_IDS, "apart.ids"), _STRICT),
     "slots": Bearing("kept_by", (*_IDS, "apart.ids"), _STRICT),
-    "qemu": Bearing("kept_by", ("program",)),
+    "qemu": Bearing("kept_by", ("program", "environment")),
     "reading.filter": Bearing("unread", ("seccomp.filter",)),
     "reading.label": Bearing("unread", ("label",)),
     "version.runc": Bearing("weakened", ("files.open", "root", "mounts.masked", "label")),
