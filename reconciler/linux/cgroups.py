@@ -248,12 +248,22 @@ def _limit(path: str) -> int | None:
 def list_procs(directory: Path) -> frozenset[int]:
     """The PIDs in the cgroup at `directory` and below, as our pid namespace numbers them.
 
-    0 stands for processes that our pid namespace does not show.
+    0 stands for processes that our pid namespace does not show. Of version 1, one is in all cgroups
+    that a thread of its is in.
     """
+    return _listed(directory, "cgroup.procs")
+
+
+def list_tasks(directory: Path) -> frozenset[int]:
+    """The same of threads, in version 1, which has a cgroup for each."""
+    return _listed(directory, "tasks")
+
+
+def _listed(directory: Path, file: str) -> frozenset[int]:
     found: set[int] = set()
     for parent in (directory, *_below(directory)):
         try:
-            found.update(int(word) for word in _read(f"{parent}/cgroup.procs").split())
+            found.update(int(word) for word in _read(f"{parent}/{file}").split())
         except OSError as error:
             if error.errno not in _GONE_OR_THREADED:
                 raise

@@ -2,7 +2,7 @@
 
 Version 2 has cgroup.freeze in every cgroup, version 1 a hierarchy of its own (cgroup-v2.rst and
 cgroup-v1/freezer-subsystem.rst in the kernel's documentation). Both work in their own time, and say
-when they are done. Processes that are in neither get SIGSTOP.
+when they are done. What is in neither gets SIGSTOP, and what version 1 has only some threads of.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def freeze(directories: Sequence[Path], *, timeout_seconds: float = 10.0) -> Non
     stopped stay so.
     """
     deadline = time.monotonic() + timeout_seconds
+    _let_go_of_parts(directories)
     switch = _best(directories)
     if switch is not None and not switch.turn(switch.freeze):
         switch = None
@@ -126,7 +127,34 @@ def _best(directories: Sequence[Path]) -> _Switch | None:
 
 
 def _held(switch: _Switch | None) -> frozenset[int]:
-    return cgroups.list_procs(switch.directory) if switch else frozenset()
+    """The processes that it stops with all their threads."""
+    if switch is None:
+        return frozenset()
+    listed = cgroups.list_procs(switch.directory)
+    if switch.file != cgroups.V1_FREEZER:
+        return listed
+    tasks = cgroups.list_tasks(switch.directory)
+    return frozenset(pid for pid in listed if _threads(pid) <= tasks)
+
+
+def _threads(pid: int) -> frozenset[int]:
+    try:
+        return frozenset(map(int, os.listdir(f"/proc/{pid}/task")))
+    except (FileNotFoundError, ProcessLookupError):
+        return frozenset()
+
+
+def _let_go_of_parts(directories: Sequence[Path]) -> None:
+    """Thaw version 1's freezers that hold only some threads of a process, which get SIGSTOP.
+
+    Frozen, a thread takes no part in the stop of all, so that would never come to its end. It has
+    its signal before it is thawed, and takes no step in between.
+    """
+    for switch in _switches(directories):
+        if parts := cgroups.list_procs(switch.directory) - _held(switch):
+            for pid in parts:
+                _signal(pid, directories, signal.SIGSTOP)
+            switch.turn(switch.thaw)
 
 
 def _members(directories: Sequence[Path]) -> frozenset[int]:

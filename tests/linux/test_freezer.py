@@ -138,6 +138,31 @@ def test_what_is_frozen_takes_no_step_until_it_is_thawed(
         assert not freezer.is_frozen(tuple(own.values()))
 
 
+@pytest.mark.parametrize("names", [("v1",), ("v1", "v2", "none")], ids="-".join)
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_thread_that_left_version_1s_freezer_stands_with_all_others(
+    own: dict[str, Path], counters: Callable[..., Counter], names: tuple[str, ...], *, before: bool
+) -> None:
+    """Version 1 has a cgroup for each thread, and freezes only those that are in it."""
+    v1, *_ = directories = need(own, names)
+    one = counters()
+    one.enter(*directories)
+    tasks = Path(f"/proc/{one.process.pid}/task")
+    astray = max(int(each.name) for each in tasks.iterdir())
+    if not before:
+        freezer.freeze(directories)
+    (v1.parent / "tasks").write_text(str(astray))
+    # Version 2's, where there is one, has them all.
+    assert freezer.is_frozen(directories) == ("v2" in names and not before)
+    freezer.freeze(directories)
+    assert freezer.is_frozen(directories)
+    states = {(each / "stat").read_text().rpartition(") ")[2][0] for each in tasks.iterdir()}
+    # Version 2's freezer shows its own as sleeping.
+    assert states <= ({"S", "T"} if "v2" in names else {"T"})
+    freezer.thaw(directories)
+    one.runs_on()
+
+
 def test_one_that_is_outside_of_the_freezer_is_stopped_too(
     own: dict[str, Path], counters: Callable[..., Counter]
 ) -> None:
