@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.engine.stamp import stamp_of
-from reconciler.errors import Frozen, NotRunning
+from reconciler.errors import BoxError, Busy, Frozen, GuestFailed, NotRunning
 from reconciler.guest import protocol
-from reconciler.linux import identity, plain, quick_json
+from reconciler.linux import identity, plain, proc_stat, quick_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from reconciler.engine.records import VmRecord
@@ -116,6 +117,39 @@ def _noted(directory: StrPath) -> dict[str, Any]:
         return _read_json(f"{os.fspath(directory)}/{FROZEN}")
     except (OSError, TypeError, ValueError, RecursionError):
         return {}
+
+
+@contextlib.contextmanager
+def answering(vm: Contact) -> Iterator[None]:
+    """Where the VM's agent is silent because somebody stopped its VMM, say so in the error."""
+    try:
+        yield
+    except (GuestFailed, Busy) as error:
+        error.hint = _stopped_hint(vm) or error.hint
+        raise
+
+
+def _stopped_hint(vm: Contact) -> str | None:
+    try:
+        value = _read_json(f"{vm.directory}.json")["identity"]
+        pid = stopped_process(identity.ProcessIdentity.from_dict(value))
+    except (OSError, BoxError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    if pid is None or is_frozen(vm.directory):
+        return None
+    hint = f"its VMM was stopped, and not by box: `sudo kill -CONT {pid}` lets it go on"
+    return hint if vm.vm != vm.sandbox else f"{hint}, `box down {vm.sandbox}` ends it"
+
+
+def stopped_process(who: identity.ProcessIdentity) -> int | None:
+    """The PID of a process that stands still for a signal, as SIGSTOP's; None when it does not.
+
+    Raises OSError, ParseError, HiddenProcess.
+    """
+    with identity.open_process(who) as process:
+        if process is None or proc_stat.parse_stat(process.read("stat")).state != "T":
+            return None
+        return process.identity.pid
 
 
 def _record(home: StrPath, name: str) -> VmRecord | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.guest.channel import Session, claim_port
+from reconciler.sdk import GuestFailed, Sandbox
 from tests.live import Live, until
 
 pytestmark = [pytest.mark.vm, pytest.mark.root]
@@ -230,6 +231,23 @@ def test_the_guests_clock_goes_on_while_its_machine_is_held(web: Live) -> None:
     before = int(time.time())
     said = int(web.box("exec", "web", "--", "date", "+%s").stdout)
     assert before - 1 <= said <= time.time() + 1
+
+
+def test_a_machine_that_somebody_stopped_says_so_and_what_to_do(web: Live) -> None:
+    """Not one that is frozen: box knows nothing of it beforehand."""
+    vmm = web.pid("web")
+    os.kill(vmm, signal.SIGSTOP)
+    try:
+        until(lambda: state_of(vmm) == "T")
+        hint = f"its VMM was stopped, and not by box: `sudo kill -CONT {vmm}` lets it go on, "
+        said = web.box("exec", "web", "--", "true", status=125).stderr.decode()
+        assert said.endswith(f"hint: {hint}`box down web` ends it\n")
+        with pytest.raises(GuestFailed) as caught:
+            Sandbox("web", web.home).exec(["true"])
+        assert (caught.value.hint or "").startswith(hint)
+    finally:
+        os.kill(vmm, signal.SIGCONT)
+    assert web.box("exec", "web", "--", "echo", "hi").stdout == b"hi\n"
 
 
 def state_of(pid: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from reconciler.engine import command_log, commands
+from reconciler.engine import command_log, commands, contact
 from reconciler.engine.archives import pipes
 from reconciler.engine.contact import Contact
 from reconciler.errors import (
@@ -176,6 +176,7 @@ def _move(
     request = commands.request(vm, argv, user=user, timeout_ms=timeout_ms, kind=protocol.OWN)
     said = Capture(_SAID_BYTES, 0)
     with (
+        contact.answering(vm),
         channel.claim_port(vm.directory) as sock,
         channel.Session(sock, vm.token) as session,
         command_log.noted(home, vm, "cp", request) as entry,

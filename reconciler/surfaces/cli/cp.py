@@ -122,6 +122,7 @@ class _Copy:
         )
         said = _Said()
         with (
+            contact.answering(self._vm),
             channel.claim_port(self._vm.directory) as sock,
             channel.Session(sock, self._vm.token) as session,
             command_log.noted(self._home, self._vm, "cp", request) as entry,

@@ -49,6 +49,7 @@ def _list(name: str) -> Capture:
     listing, said = Capture(LISTING_BYTES, 0), Capture(_SAID_BYTES, 0)
     with (
         unwinding(),
+        contact.answering(vm),
         channel.claim_port(vm.directory, timeout_seconds=_PORT_SECONDS) as sock,
         channel.Session(sock, vm.token) as session,
     ):

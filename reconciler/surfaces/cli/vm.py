@@ -58,6 +58,7 @@ def command(home: str | os.PathLike[str], vm: Contact, parsed: Parsed, endings: 
     """Run the command in `vm` with our streams, and return its exit status."""
     request = asking.request(vm, parsed)
     with (
+        contact.answering(vm),
         channel.claim_port(vm.directory) as sock,
         channel.Session(sock, vm.token) as session,
         command_log.noted(home, vm, parsed.verb, request) as entry,

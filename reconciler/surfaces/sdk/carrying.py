@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from reconciler.engine import command_log, commands
+from reconciler.engine import command_log, commands, contact
 from reconciler.errors import as_box_error
 from reconciler.guest import channel
 from reconciler.guest.capture import Capture
@@ -34,6 +34,7 @@ def carry_out(
     stdout, stderr = kept(limit_bytes), kept(limit_bytes)
     with (
         given.descriptor(stdin) as source,
+        contact.answering(vm),
         channel.claim_port(vm.directory) as sock,
         channel.Session(sock, vm.token) as session,
         command_log.noted(home, vm, verb, request) as entry,

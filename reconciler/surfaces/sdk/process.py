@@ -49,7 +49,7 @@ class Process:
 
     def __enter__(self) -> Process:
         """Start it. Raises NotRunning, Busy, GuestFailed."""
-        from reconciler.engine import command_log
+        from reconciler.engine import command_log, contact
         from reconciler.guest import channel
         from reconciler.surfaces.sdk.moving import Moving
 
@@ -58,6 +58,7 @@ class Process:
         home, vm = self._vm()
         with contextlib.ExitStack() as stack:
             stdin = stack.enter_context(given.descriptor(self._stdin))
+            stack.enter_context(contact.answering(vm))
             sock = stack.enter_context(channel.claim_port(vm.directory))
             session = stack.enter_context(channel.Session(sock, vm.token))
             request = self._command.request(vm)
