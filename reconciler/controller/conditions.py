@@ -157,6 +157,8 @@ def _ready(spec: Spec, seen: Observation, outcome: Outcome | None) -> Condition:
         return Condition("Ready", "False", "Frozen", seen.frozen.why)
     if seen.confined is False:
         return Condition("Ready", "False", "NotConfined", drift.said(seen.differences))
+    if seen.stopped is not None:
+        return Condition("Ready", "False", "Halted", contact.stopped(seen.stopped))
     if plan.stays_down(spec, seen):
         return Condition("Ready", "False", "StoppedForDrift", ", ".join(seen.drifts))
     if seen.running != (spec.state == "running"):

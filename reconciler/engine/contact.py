@@ -132,24 +132,36 @@ def answering(vm: Contact) -> Iterator[None]:
 def _stopped_hint(vm: Contact) -> str | None:
     try:
         value = _read_json(f"{vm.directory}.json")["identity"]
-        pid = stopped_process(identity.ProcessIdentity.from_dict(value))
+        pid = _stopped(vm.directory, identity.ProcessIdentity.from_dict(value))
     except (OSError, BoxError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return None
-    if pid is None or is_frozen(vm.directory):
+    if pid is None:
         return None
-    hint = f"its VMM was stopped, and not by box: `sudo kill -CONT {pid}` lets it go on"
+    hint = stopped(pid)
     return hint if vm.vm != vm.sandbox else f"{hint}, `box down {vm.sandbox}` ends it"
 
 
-def stopped_process(who: identity.ProcessIdentity) -> int | None:
-    """The PID of a process that stands still for a signal, as SIGSTOP's; None when it does not.
+def stopped(pid: int) -> str:
+    """What there is to say of a VMM that somebody stopped, and who is not box."""
+    return f"its VMM was stopped, and not by box: `sudo kill -CONT {pid}` lets it go on"
 
-    Raises OSError, ParseError, HiddenProcess.
+
+def stopped_vmm(home: Path, vm: VmRecord) -> int | None:
+    """The PID of a VM's VMM that stands still for a signal of somebody else's; None if it does not.
+
+    Only a hint: what cannot be read counts as not stopped.
     """
+    try:
+        return _stopped(str(vm.directory(home)), vm.identity) if vm.identity else None
+    except (OSError, BoxError):
+        return None
+
+
+def _stopped(directory: str, who: identity.ProcessIdentity) -> int | None:
     with identity.open_process(who) as process:
         if process is None or proc_stat.parse_stat(process.read("stat")).state != "T":
             return None
-        return process.identity.pid
+    return None if is_frozen(directory) else who.pid
 
 
 def _record(home: StrPath, name: str) -> VmRecord | None:

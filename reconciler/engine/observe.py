@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.data import disk
-from reconciler.engine import drift, freezing, records, snapshots, traces, warming
+from reconciler.engine import contact, drift, freezing, records, snapshots, traces, warming
 from reconciler.engine.freezing import Frozen
 from reconciler.engine.home import disk_of
 from reconciler.engine.records import ONCE, STANDING, WARM, SandboxRecord, VmRecord
@@ -38,7 +38,7 @@ class Observation:
     `broken` the names of those whose records are lost or cannot be read. `facts` are empty unless
     they were read. `drifts` are the promises whose last reading differed and has not been
     answered. `data_bytes` is the size of its /data disk, None without one. `frozen` is what is
-    noted of a running VM's freezing.
+    noted of a running VM's freezing, `stopped` the PID of a VMM that somebody else stopped.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Observation:
     warm_trouble: Trouble | None = None
     """Why no more of them are got ready for now."""
     frozen: Frozen | None = None
+    stopped: int | None = None
 
     @property
     def confined(self) -> bool | None:
@@ -112,6 +113,7 @@ def observe(home: Path, name: str, *, read_back: bool = True) -> Observation:
         tuple(_waiting(home, vm, read_back=read_back) for vm in pool),
         warming.trouble(home, name),
         freezing.frozen(home, standing) if running and standing is not None else None,
+        contact.stopped_vmm(home, standing) if running and standing is not None else None,
     )
 
 

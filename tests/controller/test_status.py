@@ -71,6 +71,14 @@ def test_a_frozen_vm_is_told_with_its_reason_and_the_way_out(*, stands: bool, fr
     assert status_after_try(WISH, replace(seen, frozen=None), Done()).condition("Frozen") is None
 
 
+def test_one_whose_vmm_somebody_stopped_is_not_ready_and_says_what_to_do() -> None:
+    status = status_after_try(WISH, replace(UP, facts=(SAME,), stopped=4321), Done())
+    assert words(status)["Ready"] == "False Halted"
+    ready = status.condition("Ready")
+    assert ready is not None
+    assert "`sudo kill -CONT 4321`" in ready.message
+
+
 @pytest.mark.parametrize("on_drift", ["freeze", "stop"])
 def test_what_was_ended_for_drift_says_how_it_starts_again(on_drift: str) -> None:
     wish = replace(WISH, spec=spec(on_drift=on_drift))

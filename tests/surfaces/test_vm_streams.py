@@ -245,8 +245,10 @@ def test_a_machine_that_somebody_stopped_says_so_and_what_to_do(web: Live) -> No
         with pytest.raises(GuestFailed) as caught:
             Sandbox("web", web.home).exec(["true"])
         assert (caught.value.hint or "").startswith(hint)
+        assert b"Halted" in web.box("status").stdout
     finally:
         os.kill(vmm, signal.SIGCONT)
+    assert b"Halted" not in web.box("status").stdout
     assert web.box("exec", "web", "--", "echo", "hi").stdout == b"hi\n"
 
 
