@@ -17,6 +17,7 @@ from reconciler.errors import BoxError, Missing
 
 if TYPE_CHECKING:
     from subprocess import Popen
+    from types import FrameType
 
 SYSTEM_DIRECTORIES = tuple(
     Path(directory)
@@ -128,6 +129,7 @@ class _Held:
     """
 
     def __init__(self) -> None:
+        self._holding = True
         self._came: list[int] = []
         self._handlers: dict[int, Any] = {}
 
@@ -140,20 +142,33 @@ class _Held:
             handler = signal.getsignal(signo)
             if callable(handler):
                 self._handlers[signo] = handler
-                signal.signal(signo, lambda number, _frame: self._came.append(number))
+                signal.signal(signo, self._hear)
+
+    def _hear(self, signo: int, frame: FrameType | None) -> None:
+        if self._holding:
+            self._came.append(signo)
+        else:
+            self._handlers[signo](signo, frame)
 
     def release(self) -> None:
-        """Put the handlers back, all of them even if one is called and raises meanwhile."""
-        if not self._handlers:
+        """Put the handlers back, all of them even if one is called and raises meanwhile.
+
+        It may be called where nothing of ours can go on after it: what is not put back then passes
+        signals on, so that nobody is deaf for it.
+        """
+        self._holding = False
+        self._put_back(list(self._handlers.items()))
+
+    def _put_back(self, left: list[tuple[int, Any]]) -> None:
+        if not left:
             while self._came:
                 signal.raise_signal(self._came.pop(0))
             return
         try:
-            signo, handler = next(iter(self._handlers.items()))
-            signal.signal(signo, handler)
-            del self._handlers[signo]
+            signal.signal(*left[0])
+            del left[0]
         finally:
-            self.release()
+            self._put_back(left)
 
 
 def run_on_terminal(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> int:

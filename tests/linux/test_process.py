@@ -304,3 +304,61 @@ def test_a_child_hears_the_signals_that_were_held_for_it() -> None:
         deaf = [int(line.split()[1], 16) for line in status if line[:6] in ("SigBlk", "SigIgn")]
         ending = sum(1 << (signo - 1) for signo in (1, 2, 3, 15))
         assert [each & ending for each in deaf] == [0, 0]
+
+
+AT_EACH_CALL = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from reconciler.linux.process import start
+heard, ignored, wrong = [], [], []
+sys.unraisablehook = lambda what: ignored.append(what.exc_value)
+signal.signal(signal.SIGTERM, lambda *_: heard.append(True))
+children = Path(f"/proc/self/task/{os.getpid()}/children")
+
+def interrupted(step):
+    left, sent, raised = step, False, False
+    def at_call(frame, event, _):
+        nonlocal left, sent
+        left -= event == "call"
+        if left < 0 and not sent:
+            sent = True
+            sys.setprofile(None)
+            # Its handler runs here, and what it raises comes out of the call that begins.
+            signal.raise_signal(signal.SIGINT)
+    try:
+        sys.setprofile(at_call)
+        with start(["/bin/sleep", "60"]):
+            sys.setprofile(None)
+    except KeyboardInterrupt:
+        raised = True
+    finally:
+        sys.setprofile(None)
+    if sent and not raised and not ignored:
+        wrong.append(f"{step}: lost")
+    ignored.clear()
+    return sent
+
+with start(["/bin/true"]):
+    pass
+step = 0
+while interrupted(step):
+    signal.raise_signal(signal.SIGTERM)
+    if not heard:
+        wrong.append(f"{step}: deaf")
+    heard.clear()
+    for pid in children.read_text().split():
+        wrong.append(f"{step}: left {pid}")
+        os.kill(int(pid), signal.SIGKILL)
+    step += 1
+print(step > 50, *wrong)
+"""
+
+
+def test_an_interrupt_at_any_call_of_a_start_is_raised_and_leaves_us_with_ears() -> None:
+    repo = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", AT_EACH_CALL, repo],
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == b"True\n", done.stderr.decode()
