@@ -29,6 +29,8 @@ DEVNULL = -3  # subprocess.DEVNULL
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _OUTPUT_LIMIT_BYTES = 16 << 20
 _STDERR_TAIL_BYTES = 16 << 10
+# A signal that comes between Python's look for one and the wait does not end it: it is seen later.
+_LONGEST_WAIT_SECONDS = 1.0
 _PIPE_BYTES = 1 << 16  # what a pipe holds at most (pipe(7))
 
 
@@ -319,8 +321,9 @@ class _Reading:
             selector.register(pidfd, selectors.EVENT_READ)
             exited = False
             while not exited:
-                ready = selector.select(max(0.0, deadline - time.monotonic()))
-                if not ready:
+                left = max(0.0, deadline - time.monotonic())
+                ready = selector.select(min(left, _LONGEST_WAIT_SECONDS))
+                if not ready and time.monotonic() >= deadline:
                     raise failure(self._argv, "did not end in time", bytes(self.stderr))
                 exited = any(key.fd == pidfd for key, _ in ready)
                 # What the child wrote before its exit is still there; others may write on.

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -157,6 +158,23 @@ def test_an_interrupt_ends_the_child_and_its_group(tmp_path: Path) -> None:
         finally:
             caller.kill()
     wait_until(lambda: not alive(leader) and not alive(background))
+
+
+def test_an_interrupt_that_does_not_end_the_wait_is_seen_soon(tmp_path: Path) -> None:
+    """One that comes right before a system call does not; here it comes to another thread."""
+    os.mkfifo(tmp_path / "begun")
+
+    def interrupt() -> None:
+        (tmp_path / "begun").read_bytes()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(["sh", "-c", "echo >$0; exec sleep 60", tmp_path / "begun"], timeout_seconds=60)
+    thread.join()
+    assert time.monotonic() - begin < 30
 
 
 ASKING = """
