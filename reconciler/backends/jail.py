@@ -79,9 +79,9 @@ class StartedJail:
         self._pid_file = pid_file
         self._log = log
 
-    def wait(self) -> None:
+    def wait(self, timeout_seconds: float = _START_SECONDS) -> None:
         """Wait until the runtime has started the VMM; JailFailed when it could not."""
-        if not _ends(self._launcher.pid, _START_SECONDS):
+        if not _ends(self._launcher.pid, timeout_seconds):
             raise JailFailed("The OCI runtime did not start the jail in time.")
         if self._launcher.wait() != 0:
             raise JailFailed(

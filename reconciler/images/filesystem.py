@@ -24,18 +24,29 @@ class FilesystemImage:
     fstype: str
 
 
-def make_from_tree(tree: Path, directory: Path) -> FilesystemImage:
+def tree_program() -> Path:
+    """The program that makes an image of a tree.
+
+    Raises Missing when the host has neither erofs-utils nor squashfs-tools.
+    """
+    found = find_program("mkfs.erofs") or find_program("mksquashfs")
+    return found or require_program("mkfs.erofs", "erofs-utils")
+
+
+def make_from_tree(
+    tree: Path, directory: Path, *, timeout_seconds: float = _TIMEOUT_SECONDS
+) -> FilesystemImage:
     """Make an image in `directory` of `tree`, a directory of ours, all of it owned by root.
 
-    Raises CommandFailed, or Missing when the host has neither erofs-utils nor squashfs-tools.
+    Raises CommandFailed, and Missing as tree_program does.
     """
-    if find_program("mkfs.erofs") is None and find_program("mksquashfs") is not None:
-        return _squashfs_from_tree(tree, directory)
+    program = tree_program()
+    if program.name == "mksquashfs":
+        return _squashfs_from_tree(program, tree, directory, timeout_seconds)
     image = FilesystemImage(directory / "root.erofs", "erofs")
-    program = require_program("mkfs.erofs", "erofs-utils")
     options = ["-zlz4", "-T0", f"-U{_NO_UUID}", "-x-1", "--all-root", "--quiet"]
     argv: list[str | Path] = [program, *options, image.path, tree]
-    run(argv, timeout_seconds=_TIMEOUT_SECONDS)
+    run(argv, timeout_seconds=timeout_seconds)
     return image
 
 
@@ -71,12 +82,13 @@ def make_from_tar(
     return image
 
 
-def _squashfs_from_tree(tree: Path, directory: Path) -> FilesystemImage:
+def _squashfs_from_tree(
+    program: Path, tree: Path, directory: Path, timeout_seconds: float
+) -> FilesystemImage:
     image = FilesystemImage(directory / "root.squashfs", "squashfs")
-    program = require_program("mksquashfs", _SQUASHFS_PACKAGE)
     options = ["-comp", "lz4", "-all-root", "-all-time", "0", "-mkfs-time", "0", "-no-xattrs"]
     argv: list[str | Path] = [program, tree, image.path, *options, "-quiet", "-no-progress"]
-    run([*argv, *_processors()], timeout_seconds=_TIMEOUT_SECONDS)
+    run([*argv, *_processors()], timeout_seconds=timeout_seconds)
     return image
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +26,7 @@ from reconciler.engine.host import (
 from reconciler.engine.host.bearings import bearing_of
 from reconciler.engine.host.check import Check, Group, Seen, failed, not_applicable, ok
 from reconciler.engine.host.namespaces import check_namespaces
+from reconciler.engine.host.trying import START_SECONDS, NotTried, Tries
 from reconciler.engine.parts import Progress
 from reconciler.errors import BoxError, Missing, as_box_error
 from reconciler.guest import build
@@ -64,7 +67,8 @@ IDS = tuple(_GROUPS)
 def check_host(home: Path, progress: Progress, *, boot: bool = False) -> tuple[Check, ...]:
     """Make every check; nothing of them is left, whatever breaks them off.
 
-    A second or two, and with `boot`, or once per boot of the host, what a guest takes to boot.
+    A second or two, and with `boot`, or once per boot of the host, what a guest takes to boot. A
+    program that hangs costs ten or twenty seconds, once.
     """
     throwaway.sweep(home)
     try:
@@ -76,24 +80,38 @@ def check_host(home: Path, progress: Progress, *, boot: bool = False) -> tuple[C
 
 
 def _check_all(home: Path, progress: Progress, *, boot: bool) -> tuple[Check, ...]:
-    probes = _probes(home, progress, boot=boot)
+    tries = Tries(progress)
+    probes = _probes(home, progress, tries, boot=boot)
     found: dict[str, Seen] = {}
     # What a trial takes for a moment does not count as held.
     for check_id in sorted(IDS, key=lambda each: _GROUPS[each] is not Group.CAPACITY):
-        found[check_id] = _seen(probes[check_id])
+        tries.check_id = check_id
+        found[check_id] = _seen(probes[check_id], home)
     return tuple(
         Check(each, group, found[each], os.getuid(), bearing_of(each, found[each]))
         for each, group in _GROUPS.items()
     )
 
 
-def _seen(probe: Probe) -> Seen:
+def _seen(probe: Probe, home: Path) -> Seen:
     try:
         return probe()
+    except NotTried as unasked:
+        return not_applicable(unasked.brief)
     except (BoxError, OSError) as raised:
         error = as_box_error(raised)
+        if _is_full(raised):
+            found = f"the file system of {home} is full"
+            return failed(found, f"free some disk space: du -sh {shlex.quote(str(home))}/*")
         told = "; ".join([error.brief.rstrip("."), *(error.details or "").split("\n")[:6]])
         return failed(told.rstrip("; "), _fix(raised, error.hint))
+
+
+def _is_full(raised: BoxError | OSError) -> bool:
+    """Whether it is for want of room, told by a call of ours or by a program."""
+    if isinstance(raised, OSError):
+        return raised.errno in {errno.ENOSPC, errno.EDQUOT}
+    return os.strerror(errno.ENOSPC) in (raised.details or "")
 
 
 def _fix(raised: BoxError | OSError, hint: str | None) -> str:
@@ -117,24 +135,24 @@ def _last_resort(raised: BoxError | OSError) -> str:
     return "box quickstart"
 
 
-def _probes(home: Path, progress: Progress, *, boot: bool) -> dict[str, Probe]:
+def _probes(home: Path, progress: Progress, tries: Tries, *, boot: bool) -> dict[str, Probe]:
     tree = posture.Tree(Path("/"), os.getuid(), cgroups.detect().kind)
     return {
-        "runtime": partial(programs.try_runtime, home),
-        "qemu": partial(programs.try_qemu, home),
+        "runtime": partial(programs.try_runtime, tries),
+        "qemu": partial(programs.try_qemu, home, tries),
         "kernel": partial(programs.try_kernel, home),
         "agent": partial(programs.try_agent, progress),
-        "images": partial(programs.try_images, home),
-        "namespaces": lambda: ok(f"made {check_namespaces()}"),
+        "images": partial(programs.try_images, home, tries),
+        "namespaces": partial(_namespaces, tries),
         "ids": ranges.look,
         "cgroups": partial(limits.try_limits, home),
-        "container.strict": partial(container.try_container, home, "strict", progress),
+        "container.strict": partial(container.try_container, home, "strict", progress, tries),
         "container.standard": _standard(
-            partial(container.try_container, home, "standard", progress)
+            partial(container.try_container, home, "standard", progress, tries)
         ),
-        "accelerator.strict": partial(guest.try_guest, home, "strict", progress, boot=boot),
+        "accelerator.strict": partial(guest.try_guest, home, "strict", progress, tries, boot=boot),
         "accelerator.standard": _standard(
-            partial(guest.try_guest, home, "standard", progress, boot=boot)
+            partial(guest.try_guest, home, "standard", progress, tries, boot=boot)
         ),
         "reading.filter": reads.read_filter,
         "reading.label": reads.read_label,
@@ -142,9 +160,14 @@ def _probes(home: Path, progress: Progress, *, boot: bool) -> dict[str, Probe]:
         "memory": room.look_memory,
         "disk": partial(room.look_disk, home),
         "inodes": partial(room.look_inodes, home),
-        **{f"version.{name}": partial(_version, name) for name in _COMPONENTS},
+        **{f"version.{name}": partial(_version, name, tries) for name in _COMPONENTS},
         **{name: partial(look, tree) for name, look in posture.LOOKS.items()},
     }
+
+
+def _namespaces(tries: Tries) -> Seen:
+    with tries.on(process.require_program("true", "coreutils"), START_SECONDS):
+        return ok(f"made {check_namespaces()}")
 
 
 def _standard(probe: Probe) -> Probe:
@@ -154,10 +177,10 @@ def _standard(probe: Probe) -> Probe:
     return lambda: not_applicable("root's sandboxes are strict: a VMM must never run as root")
 
 
-def _version(component: str) -> Seen:
+def _version(component: str, tries: Tries) -> Seen:
     name = qemu.binary_name(build.host_architecture()) if component == "qemu" else component
     program = process.find_program(name)
-    return versions.look(component, program, used=_is_used(component))
+    return versions.look(component, program, tries, used=_is_used(component))
 
 
 def _is_used(component: str) -> bool:

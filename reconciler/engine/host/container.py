@@ -11,6 +11,7 @@ from reconciler.confinement.policy import BindMount, Isolation, Slot, policy_for
 from reconciler.engine import slots
 from reconciler.engine.host import throwaway
 from reconciler.engine.host.check import Seen, failed, not_applicable, ok
+from reconciler.engine.host.trying import START_SECONDS, Tries
 from reconciler.engine.parts import Progress
 from reconciler.images import busybox
 from reconciler.linux import identity, procfs
@@ -24,12 +25,13 @@ _END_SECONDS = 10.0
 _COMMAND = ("/busybox", "dd", "if=/proc/self/status", "of=/data/status", "bs=64k")
 
 
-def try_container(home: Path, isolation: Isolation, progress: Progress) -> Seen:
+def try_container(home: Path, isolation: Isolation, progress: Progress, tries: Tries) -> Seen:
     """Start a container under the policy of a VMM, which writes down what it is.
 
     It writes to a directory as a shared /data is: the file is the slot's. Raises BoxError, OSError.
     """
     chosen = runtime.find_runtime()
+    tries.need(chosen.path)
     runtime.ensure_delegation(chosen)
     progress(f"starting a container under {isolation}")
     with throwaway.place(home) as name:
@@ -54,14 +56,15 @@ def try_container(home: Path, isolation: Isolation, progress: Progress) -> Seen:
                 BindMount(str(data), "/data", read_only=False),
             ),
         )
-        said = _run(Jail(home, chosen, name, name, policy))
+        with tries.on(chosen.path, START_SECONDS):
+            said = _run(Jail(home, chosen, name, name, policy))
         return judge(chosen.name, data / "status", slot, said)
 
 
 def _run(wanted: Jail) -> str:
     """Run the program to its end, and return what it printed."""
     with jail.start(wanted, _COMMAND, pass_fds=()) as started:
-        started.wait()
+        started.wait(START_SECONDS)
         if not _ended(started):
             return "it did not end in time"
         return started.complaint()

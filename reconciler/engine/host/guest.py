@@ -4,32 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reconciler.backends import runtime, vmm_files
 from reconciler.confinement.policy import Isolation
 from reconciler.engine import accelerator, launching, slots
 from reconciler.engine.host import throwaway
 from reconciler.engine.host.check import Seen, finding, not_applicable, ok
+from reconciler.engine.host.trying import Tries
 from reconciler.engine.parts import Progress
 from reconciler.engine.records import ONCE
 from reconciler.engine.spec import Spec
 from reconciler.engine.stopping import stop_vm
 from reconciler.errors import Missing
+from reconciler.guest import build
 from reconciler.images import kernel
 from reconciler.linux.ids import NoSlot
 
 _RAM_MIB = 256
 
 
-def try_guest(home: Path, isolation: Isolation, progress: Progress, *, boot: bool) -> Seen:
+def try_guest(
+    home: Path, isolation: Isolation, progress: Progress, tries: Tries, *, boot: bool
+) -> Seen:
     """Tell what guests run on; boot one with `boot`, or when that is not known since this boot.
 
     A boot on KVM is given ten seconds, then the same guest boots in emulation. What it showed is
     remembered for all sandboxes of this isolation. Raises BoxError.
     """
     if boot or accelerator.remembered(home, isolation) is None:
+        tries.need(runtime.find_runtime().path)
         try:
             kernel.find_kernel(home)
         except Missing:
             return not_applicable("no guest kernel to try it with")
+        tries.need(vmm_files.find_vmm_files(home, build.host_architecture()).binary)
         try:
             progress(f"booting a guest under {isolation}")
             _boot(home, isolation, progress)

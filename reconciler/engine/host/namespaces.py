@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.backends import jail
+from reconciler.engine.host.trying import START_SECONDS
 from reconciler.errors import Missing
 from reconciler.linux import process, userns
 
-_WAIT_SECONDS = 20.0
+if TYPE_CHECKING:
+    from subprocess import Popen
+
 _REPLY_BYTES = 4096
 
 
@@ -32,8 +36,8 @@ def check_namespaces() -> str:
         ) as launcher:
             os.close(writing)
             writing = -1
-            said = os.read(reading, _REPLY_BYTES).decode(errors="replace").strip()
-            status = launcher.wait(_WAIT_SECONDS)
+            status = _status(launcher)
+            said = _said(reading)
     finally:
         os.close(reading)
         if writing != -1:
@@ -45,6 +49,26 @@ def check_namespaces() -> str:
             hint=forbidding_setting(),
         )
     return "a mount namespace" if maps is None else "user and mount namespaces"
+
+
+def _status(launcher: Popen[bytes]) -> int:
+    import subprocess
+
+    try:
+        return launcher.wait(START_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Missing(
+            f"The namespaces of a jail were not made within {START_SECONDS:g} seconds.",
+            hint="see what the kernel waits for: sudo dmesg",
+        ) from error
+
+
+def _said(reading: int) -> str:
+    os.set_blocking(reading, False)
+    try:
+        return os.read(reading, _REPLY_BYTES).decode(errors="replace").strip()
+    except BlockingIOError:
+        return ""
 
 
 def forbidding_setting(root: Path = Path("/")) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 from reconciler.engine.host import floors
 from reconciler.engine.host.check import Seen, failed, finding, not_applicable, ok
 from reconciler.engine.host.floors import Floor, Release
+from reconciler.engine.host.trying import Tries
 from reconciler.linux import process
 
-_SECONDS = 30.0
 _CHANGELOG_BYTES = 8 << 20
 _NUMBER = re.compile(r"\b(\d{1,6}(?:\.\d{1,6}){1,3})(?:[-~]?(rc)[.\d]*)?")
 _DOCUMENTATION = Path("/usr/share/doc")
@@ -82,21 +82,21 @@ def _told(floor: Floor) -> str:
     return f"{about}: {floor.what}; box is exposed, {floor.why}"
 
 
-def look(component: str, program: Path | None, *, used: bool) -> Seen:
+def look(component: str, program: Path | None, tries: Tries, *, used: bool) -> Seen:
     """Ask an installed program for its version, and its package for what was closed in it."""
     if program is None:
         return not_applicable(f"{component} is not installed")
     if not used:
         return not_applicable(f"{program} is installed, and box does not use it here")
-    said = process.run([program, "--version"], timeout_seconds=_SECONDS).stdout
-    return judge(component, said.decode(errors="replace"), package_of(program))
+    said = tries.run(program, "--version").stdout
+    return judge(component, said.decode(errors="replace"), package_of(program, tries))
 
 
-def package_of(program: Path, documentation: Path = _DOCUMENTATION) -> Package | None:
+def package_of(program: Path, tries: Tries, documentation: Path = _DOCUMENTATION) -> Package | None:
     """The distribution's package of a program; None for one that came otherwise."""
     dpkg = process.find_program("dpkg-query")
     if dpkg is not None:
-        done = process.run([dpkg, "-S", program], timeout_seconds=_SECONDS, check=False)
+        done = tries.run(dpkg, "-S", program, check=False)
         name = done.stdout.decode(errors="replace").partition(":")[0].split(",")[0].strip()
         if done.returncode == 0 and name:
             update = f"sudo apt-get update && sudo apt-get install --only-upgrade {name}"
@@ -104,12 +104,11 @@ def package_of(program: Path, documentation: Path = _DOCUMENTATION) -> Package |
     rpm = process.find_program("rpm")
     if rpm is None:
         return None
-    query: list[str | Path] = [rpm, "-qf", "--queryformat", "%{NAME}\n", program]
-    done = process.run(query, timeout_seconds=_SECONDS, check=False)
+    done = tries.run(rpm, "-qf", "--queryformat", "%{NAME}\n", program, check=False)
     if done.returncode != 0:
         return None
     name = done.stdout.decode(errors="replace").split()[0]
-    log = process.run([rpm, "-q", "--changelog", name], timeout_seconds=_SECONDS, check=False)
+    log = tries.run(rpm, "-q", "--changelog", name, check=False)
     text = log.stdout.decode(errors="replace") if log.returncode == 0 else None
     return Package(name, text, f"sudo dnf upgrade {name}")
 

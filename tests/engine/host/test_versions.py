@@ -12,7 +12,9 @@ import pytest
 from reconciler.engine.host import floors, versions
 from reconciler.engine.host.check import Status
 from reconciler.engine.host.floors import FLOORS, Floor, is_fixed
+from reconciler.engine.host.trying import Tries
 from reconciler.engine.host.versions import Package, judge, parse_release
+from tests.live import quiet
 
 UPDATE = "sudo apt-get install --only-upgrade it"
 LEAK = "CVE-2024-21626"
@@ -99,8 +101,11 @@ def test_a_program_that_tells_no_version_is_a_finding() -> None:
 
 
 def test_what_is_not_installed_or_not_used_is_not_applicable() -> None:
-    assert versions.look("crun", None, used=True).status is Status.NOT_APPLICABLE
-    assert versions.look("crun", Path("/bin/true"), used=False).status is Status.NOT_APPLICABLE
+    assert versions.look("crun", None, Tries(quiet), used=True).status is Status.NOT_APPLICABLE
+    assert (
+        versions.look("crun", Path("/bin/true"), Tries(quiet), used=False).status
+        is Status.NOT_APPLICABLE
+    )
 
 
 def test_every_row_has_what_a_reader_needs() -> None:
@@ -135,9 +140,9 @@ def test_a_changelog_that_unpacks_to_no_end_is_cut(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="no Debian")
 def test_the_package_of_a_real_program_and_of_none(tmp_path: Path) -> None:
-    found = versions.package_of(Path("/usr/bin/dpkg-query"))
+    found = versions.package_of(Path("/usr/bin/dpkg-query"), Tries(quiet))
     assert found is not None
     assert found.name == "dpkg"
     mine = tmp_path / "program"
     mine.write_text("")
-    assert versions.package_of(mine) is None
+    assert versions.package_of(mine, Tries(quiet)) is None
