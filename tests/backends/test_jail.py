@@ -25,7 +25,7 @@ from tests.linux import container
 
 REPO = Path(jail.__file__).parents[2]
 SLOT = Slot(0, 3_500_000_000, 3_500_000_000)
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from reconciler.engine.spec import Spec
 from reconciler.linux.identity import identify, open_process
 
 GOOD = "base: builtin:busybox\nnetwork: none\n"
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def put(path: Path, text: str = GOOD) -> Path:
 
 
 def until(condition: Callable[[], object], what: str = "it") -> None:
-    """Wait until a condition holds; fail after 10 s."""
+    """Wait until a condition holds; fail after a minute."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen"

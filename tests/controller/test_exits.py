@@ -43,7 +43,7 @@ def test_an_end_is_told_at_once_and_once(exits: Exits, ended: queue.SimpleQueue[
         exits.watch("web", identity)
         exits.watch("web", identity)
         child.kill()
-        assert ended.get(timeout=5) == "web"
+        assert ended.get(timeout=60) == "web"
     assert ended.empty()
 
 
@@ -52,7 +52,7 @@ def test_a_process_that_is_gone_already(exits: Exits, ended: queue.SimpleQueue[s
         child.kill()
         child.wait()
         exits.watch("web", identity)
-        assert ended.get(timeout=5) == "web"
+        assert ended.get(timeout=60) == "web"
 
 
 def test_only_the_last_process_of_a_name_counts(
@@ -65,7 +65,7 @@ def test_only_the_last_process_of_a_name_counts(
         first.kill()
         first.wait()
         third.kill()
-        assert ended.get(timeout=5) == "db"
+        assert ended.get(timeout=60) == "db"
         exits.watch("web", None)
         second.kill()
         second.wait()

@@ -12,9 +12,9 @@ from reconciler.controller.folder import Folder
 from reconciler.controller.lock import leave_confirmation
 from reconciler.controller.once import settled_survey
 from reconciler.controller.status import load_status
-from reconciler.controller.survey import Surveyor
+from reconciler.controller.survey import ABSENCE_SECONDS, Surveyor
 from tests.controller.sleepers import GOOD, Sleepers, put, until
-from tests.controller.watching import running, watching
+from tests.controller.watching import is_watched, running, watching
 
 
 class TestFiles:
@@ -40,7 +40,7 @@ class TestFiles:
         with watching(engine, folder):
             path = put(folder / "web" / "Boxfile")
             running(engine, "web")
-            time.sleep(0.5)  # until the new folder is watched too
+            until(lambda: is_watched(path.parent), "a watch of the new folder")
             put(path, GOOD + "cpus: 4\n")
             until(lambda: "replace" in engine.kinds("web"))
 
@@ -73,16 +73,20 @@ class TestFiles:
 
     def test_saving_by_renaming_a_hundred_times(self, engine: Sleepers, folder: Path) -> None:
         """A1"""
-        path = put(folder / "web.Boxfile")
         with watching(engine, folder):
-            running(engine, "web")
-            passes = engine.count("web")
-            for _ in range(100):
-                path.rename(folder / "web.Boxfile~")
-                put(path)
+            for name in ("web", "web2", "web3", "web4", "web5"):
+                path = put(folder / f"{name}.Boxfile")
+                running(engine, name)
+                passes, began = engine.count(name), time.monotonic()
+                for _ in range(100):
+                    path.rename(folder / f"{name}.Boxfile~")
+                    put(path)
+                # On a busy host it may be away for so long that its absence is to be believed.
+                if time.monotonic() - began < ABSENCE_SECONDS:
+                    break
             time.sleep(1.5)
-            assert engine.kinds("web") == ["update", "start"]
-            assert engine.count("web") <= passes + 2
+            assert engine.kinds(name) == ["update", "start"]
+            assert engine.count(name) <= passes + 2
 
     def test_a_storm_of_events(self, engine: Sleepers, folder: Path) -> None:
         """A15"""

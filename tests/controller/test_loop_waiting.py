@@ -137,8 +137,10 @@ class TestWaiting:
         put(folder / "web.Boxfile")
         with watching(engine, folder):
             running(engine, "web")
-            time.sleep(0.5)
-            passes = engine.count("web")
+            passes = -1
+            while passes != engine.count("web"):
+                passes = engine.count("web")
+                time.sleep(0.5)
             for _ in range(5):
                 subprocess.run(["git", "-C", folder, "status"], check=True, capture_output=True)
             time.sleep(1.5)

@@ -36,14 +36,14 @@ def woken() -> Iterator[Woken]:
 def test_a_change_wakes(woken: Woken, folder: Path) -> None:
     woken.watch(folder)
     put(folder / "web.Boxfile")
-    assert woken.event.wait(5)
+    assert woken.event.wait(60)
 
 
 def test_a_change_in_a_subfolder_wakes(woken: Woken, folder: Path) -> None:
     put(folder / "web" / "Boxfile")
     woken.watch(folder, folder / "web")
     put(folder / "web" / "Boxfile", "x")
-    assert woken.event.wait(5)
+    assert woken.event.wait(60)
 
 
 def test_git_at_work_does_not(woken: Woken, folder: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_name_that_is_not_utf8_kills_the_watch_and_is_told(woken: Woken, folde
     woken.watch(folder)
     (folder / os.fsdecode(b"\xff")).touch()
     until(lambda: "decode" in str(woken.watcher.degraded), "degradation")
-    assert woken.event.wait(5)
+    assert woken.event.wait(60)
 
 
 def test_a_folder_that_is_not_there(woken: Woken, folder: Path) -> None:
@@ -75,4 +75,4 @@ def test_another_folder_at_the_path_is_watched_anew(woken: Woken, folder: Path) 
     folder.mkdir()
     woken.watch(folder)
     put(folder / "web.Boxfile")
-    assert woken.event.wait(5)
+    assert woken.event.wait(60)

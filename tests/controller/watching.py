@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Watching:
     thread: threading.Thread
 
 
-@contextmanager
+@contextlib.contextmanager
 def watching(engine: Sleepers, folder: Path, *, resync_seconds: float = 60.0) -> Iterator[Watching]:
     """Run the loop until the block ends. A resync comes once, at the start, unless asked for."""
     text = io.StringIO()
@@ -62,3 +62,14 @@ def watching(engine: Sleepers, folder: Path, *, resync_seconds: float = 60.0) ->
 def running(engine: Sleepers, *names: str) -> None:
     """Wait until all of these run."""
     until(lambda: all(engine.pid(name) for name in names), f"start of {names}")
+
+
+def is_watched(folder: Path) -> bool:
+    """Whether this process has an inotify(7) watch of a folder."""
+    wanted = f" ino:{folder.stat().st_ino:x} "
+    for each in Path("/proc/self/fdinfo").iterdir():
+        # Others come and go meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if wanted in each.read_text():
+                return True
+    return False

@@ -18,8 +18,8 @@ from reconciler.guest import protocol
 from reconciler.guest.channel import Session
 from reconciler.guest.transfer import ChannelClosed
 
-END_SECONDS = 20
-RELEASE_SECONDS = 3
+END_SECONDS = 60
+RELEASE_SECONDS = 60
 
 
 @dataclass
@@ -31,7 +31,7 @@ class TcpAgent:
     token: bytes
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, timeout=10)
+        return socket.create_connection(self.address, timeout=60)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:

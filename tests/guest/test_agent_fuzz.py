@@ -15,6 +15,7 @@ RUNS = 4000
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(900),  # a busy host takes ten times as long as a quiet one
     pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang and its libFuzzer"),
 ]
 

@@ -31,7 +31,7 @@ from tests.guest.test_agent import NONCE, exec_frame, is_alive, next_frame, star
 SESSIONS = 16
 CLOSERS = [socket.socket.close, reset]
 # How long a connection is kept after its session, and what a busy machine adds.
-LINGER_SECONDS = 3.0 + 1.0
+LINGER_SECONDS = 3.0 + 30.0
 
 
 def test_sixteen_have_sessions_and_more_wait_and_are_told(tcp: TcpAgent) -> None:

@@ -42,7 +42,7 @@ for _ in range(0 if sys.argv[2] == "fork" else 2):
     threading.Thread(target=count).start()
 count()
 """
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def until(true: Callable[[], object]) -> None:

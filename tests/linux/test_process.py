@@ -33,7 +33,7 @@ run(["sh", "-c", "echo $$ > $0; sleep 600 & echo $! >> $0; wait", sys.argv[1]], 
 """
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -128,8 +128,12 @@ def test_endless_noise_meets_the_timeout() -> None:
 
 def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     script = "sleep 600 & echo $$ $! > $0; wait"
-    with pytest.raises(CommandFailed, match="did not end in time"):
-        run(["sh", "-c", script, tmp_path / "pids"], timeout_seconds=1)
+    # On a busy host it may not have come to that before the timeout: then it gets more time.
+    for seconds in (1, 5, 25):
+        with pytest.raises(CommandFailed, match="did not end in time"):
+            run(["sh", "-c", script, tmp_path / "pids"], timeout_seconds=seconds)
+        if (tmp_path / "pids").exists() and (tmp_path / "pids").read_text():
+            break
     leader, background = pids(tmp_path / "pids", 2)
     assert not Path(f"/proc/{leader}").exists(), "not reaped"
     wait_until(lambda: not alive(background))

@@ -603,7 +603,7 @@ def test_a_vmm_that_ends_or_becomes_another_while_it_is_read(what: str) -> None:
             if not child.stdin.closed:
                 child.stdin.write(what.encode() + b"\n")
                 child.stdin.close()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while time.monotonic() < deadline and identity.identify(child.pid) == who:
                 time.sleep(0.001)
 

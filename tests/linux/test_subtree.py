@@ -53,7 +53,7 @@ def sleeps(pid: int) -> set[str]:
 
 
 def wait_for(pid: int, expected: set[str]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while sleeps(pid) != expected:
         assert time.monotonic() < deadline, sleeps(pid)
         time.sleep(0.01)

@@ -143,7 +143,7 @@ def test_a_flood_ends_with_the_time_limit_and_fills_no_memory(kind: str) -> None
         began = time.monotonic()
         with pytest.raises(QmpError):
             control.save(qmp, null.fileno(), timeout_seconds=SECONDS)
-        assert time.monotonic() - began < 10 * SECONDS
+        assert time.monotonic() - began < 30 * SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10
 
 
@@ -156,4 +156,4 @@ def test_one_who_reads_nothing_holds_nobody_up() -> None:
         began = time.monotonic()
         with pytest.raises(QmpError, match=r"gone|in time"):
             qmp.execute("x" * (8 << 20), timeout_seconds=SECONDS)
-        assert time.monotonic() - began < 10 * SECONDS
+        assert time.monotonic() - began < 30 * SECONDS

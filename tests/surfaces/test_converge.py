@@ -22,7 +22,7 @@ from reconciler.surfaces.cli import main
 
 REPO = Path(main.__file__).parents[3]
 STOPPED = "base: builtin:busybox\nnetwork: none\nstate: stopped\n"
-_PATIENCE_SECONDS = 15.0
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class TestWatch:
             path.unlink()
             until(lambda: "Destroyed" in box("events", "web").stdout)
             child.send_signal(signal.SIGTERM)
-            assert child.wait(30) == 0
+            assert child.wait(60) == 0
 
     @pytest.mark.slow
     def test_the_second_is_refused_with_who_is_first(self, box: Box) -> None:
@@ -230,7 +230,7 @@ class TestWatch:
                 assert str(child.pid) in second.stderr
             assert box("plan").returncode == 0
             child.send_signal(signal.SIGINT)
-            assert child.wait(10) == 0
+            assert child.wait(60) == 0
         assert box("sync").returncode == 0
 
     def test_without_inotify_it_scans(self, box: Box) -> None:
@@ -269,7 +269,7 @@ class TestWatch:
     def test_killed_it_leaves_nothing_in_the_way(self, box: Box) -> None:
         with box.watch() as child:
             os.kill(child.pid, signal.SIGKILL)
-            child.wait(10)
+            child.wait(60)
         box.put("web")
         assert box("sync").returncode == 0
 

@@ -106,8 +106,8 @@ def test_an_input_that_never_ends_holds_up_neither_the_end_nor_the_time_limit(gu
                               stderr=subprocess.DEVNULL)  # fmt: skip
         reads = guest.start("exec", "web", "--timeout", "1", "--", "cat", stdin=reading,
                             stderr=subprocess.DEVNULL)  # fmt: skip
-        assert [each.wait(20) for each in (ended, limited, reads)] == [0, 124, 124]
-        assert time.monotonic() - began < 10
+        assert [each.wait(50) for each in (ended, limited, reads)] == [0, 124, 124]
+        assert time.monotonic() - began < 50
     finally:
         os.close(reading)
         os.close(writing)

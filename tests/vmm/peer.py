@@ -74,7 +74,7 @@ def connected(answer: Answer = nothing) -> Iterator[tuple[Qmp, Peer]]:
     thread = threading.Thread(target=peer.serve)
     thread.start()
     try:
-        yield Qmp(ours, timeout_seconds=5), peer
+        yield Qmp(ours, timeout_seconds=30), peer
     finally:
         for end in (ours, theirs):
             with contextlib.suppress(OSError):
