@@ -37,7 +37,7 @@ def small(vms: Live, tmp_path: Path) -> Iterator[Live]:
     with image.open("wb") as file:
         file.truncate(SIZE)
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True, timeout=60)
-    mount = ["mount", "-o", "loop", image, folder]
+    mount = ["mount", "-o", "loop", str(image), str(folder)]
     mounted = subprocess.run(mount, check=False, capture_output=True, text=True, timeout=60)
     if mounted.returncode != 0:
         pytest.skip(f"no loop device can be mounted here: {mounted.stderr.strip()}")
