@@ -106,6 +106,13 @@ class Folder:
         is_directory = stat.S_ISDIR(found.st_mode)
         return FolderIdentity(found.st_dev, found.st_ino) if is_directory else None
 
+    def changed_ns(self) -> int | None:
+        """When something was last made, renamed or removed in it; None when we may not look."""
+        try:
+            return self.path.stat().st_mtime_ns
+        except OSError:
+            return None
+
     def scan(self) -> Scan:
         """Look at everything in the folder. Raises nothing: what fails is told in the result."""
         try:

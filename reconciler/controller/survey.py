@@ -20,7 +20,11 @@ from reconciler.engine.records import SandboxRecord
 from reconciler.errors import BoxError
 
 ABSENCE_SECONDS = 1.0
-"""How long the same files must be gone: editors and git take a file away and bring it back."""
+"""How long the same files must be gone, and nothing be renamed, made or removed in the folder:
+editors and git take a file away and bring it back, between two looks of ours too."""
+
+_RESTLESS_SECONDS = 30.0
+"""After so long a file that was there in no look is gone, however busy the folder is."""
 
 _PASSING_SECONDS = 1.0
 _SOON_SECONDS = SETTLE_SECONDS / 2
@@ -62,9 +66,13 @@ class Surveyor:
         self._clock = clock
         self._absent: frozenset[str] = frozenset()
         self._absent_since = 0.0
+        self._absent_first = 0.0
+        self._changed: int | None = None
 
     def survey(self, confirmed: str | None = None) -> Survey:
         """Look at the folder now; `confirmed` is the token of a deletion that was meant."""
+        # Before the scan: what changes during it is a change since, for the next one.
+        changed = self._folder.changed_ns()
         scan = self._folder.scan()
         records, broken = self._records()
         scan = _with_unsure(scan, records)
@@ -72,6 +80,7 @@ class Surveyor:
         folder = str(scan.path)
         owned = frozenset(name for name, record in records.items() if record.folder == folder)
         absent = owned - scan.names
+        self._date_absence(absent, changed)
         doubt = self._doubt(scan, memory, absent)
         ruling = rule(Absence(folder, owned, absent, memory.held, memory.doomed, doubt, confirmed))
         wishes = [
@@ -105,10 +114,18 @@ class Surveyor:
                 found[name] = record
         return found, broken
 
+    def _date_absence(self, absent: frozenset[str], changed: int | None) -> None:
+        """Note since when the same files are gone from a folder that rests."""
+        now = self._clock()
+        if absent != self._absent:
+            self._absent, self._absent_since, self._absent_first = absent, now, now
+        elif changed != self._changed and now - self._absent_first < _RESTLESS_SECONDS:
+            # One that is away in two looks may have been there between them.
+            self._absent_since = now
+        self._changed = changed
+
     def _doubt(self, scan: Scan, memory: FolderMemory, absent: frozenset[str]) -> Doubt | None:
         """Why the absence of files proves nothing now; the first reason that holds."""
-        if absent != self._absent:
-            self._absent, self._absent_since = absent, self._clock()
         if not absent:
             return None
         if not scan.complete:

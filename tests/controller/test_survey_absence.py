@@ -65,6 +65,39 @@ class TestAbsence:
         put(folder / "a.Boxfile")
         assert sync(engine, folder).ruling.held == {"b", "c"}
 
+    def test_one_that_was_there_between_two_looks_is_not_gone(
+        self, engine: Sleepers, folder: Path
+    ) -> None:
+        three(engine, folder)
+        file, aside = folder / "b.Boxfile", folder / "b.Boxfile~"
+        now = [0.0]
+        surveyor = Surveyor(engine, engine.home, Folder(folder), clock=lambda: now[0])
+        file.rename(aside)
+        for _ in range(40):
+            assert surveyor.survey().ruling.reason == "Settling"
+            # It comes back and goes again, and no look sees it.
+            aside.rename(file)
+            file.rename(aside)
+            now[0] += 0.7
+        now[0] += 0.7
+        assert surveyor.survey().ruling.reason == "Settling"
+        now[0] += 1.1
+        assert wishes(surveyor.survey())["b"].order is Order.DESTROY
+
+    def test_a_folder_that_never_rests_keeps_no_sandbox_for_ever(
+        self, engine: Sleepers, folder: Path
+    ) -> None:
+        three(engine, folder)
+        (folder / "b.Boxfile").unlink()
+        now = [0.0]
+        surveyor = Surveyor(engine, engine.home, Folder(folder), clock=lambda: now[0])
+        while wishes(surveyor.survey())["b"].order is not Order.DESTROY:
+            (folder / "note").touch()
+            (folder / "note").unlink()
+            now[0] += 0.5
+            assert now[0] < 40
+        assert now[0] > 30
+
     def test_a_folder_that_is_gone(self, engine: Sleepers, folder: Path) -> None:
         three(engine, folder)
         shutil.rmtree(folder)
