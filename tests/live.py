@@ -148,7 +148,7 @@ class Live:
         cgroups.remove(paths)
 
 
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+def until(true: Callable[[], object], seconds: float = TIMEOUT_SECONDS) -> None:
     """Wait for the world: look again and again until `true`, and fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not true():

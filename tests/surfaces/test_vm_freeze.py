@@ -267,8 +267,9 @@ def fast_controller(vms: Live) -> Iterator[None]:
 def test_nothing_that_we_do_ourselves_is_taken_for_drift(vms: Live) -> None:
     """Readings in a loop beside starts, stops, replacements, and a freezing by their side."""
     other = FREEZING.replace("256", "257")
-    # It keeps the snapshot that replacing `web` takes.
+    # They keep the snapshots that `web` is restored from: a boot each time takes long.
     vms.declare("other", other + "state: built\n")
+    vms.declare("same", FREEZING + "state: built\n")
     sync(vms)
     vms.declare("web", FREEZING)
     sync(vms)
