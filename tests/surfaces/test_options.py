@@ -55,6 +55,12 @@ def test_what_is_not_all_flags_is_not_taken_apart(word: str) -> None:
         parse("run", [word, "web"], KNOWN)
 
 
+def test_a_name_and_a_command_that_end_in_letters_of_flags_are_not_taken_apart() -> None:
+    known = {**KNOWN, "-t": False}
+    parsed = parse("run", ["bit", "git", "status"], known)
+    assert (parsed.name, parsed.command, parsed.values) == ("bit", ["git", "status"], {})
+
+
 def test_every_value_of_an_option_is_kept_and_the_last_one_known() -> None:
     parsed = parse("run", ["--env", "A=1", "--env", "A=2", "--env=", "web"], KNOWN)
     assert parsed.values["--env"] == ["A=1", "A=2", ""]

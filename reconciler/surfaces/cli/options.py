@@ -76,5 +76,5 @@ def parse(verb: str, arguments: list[str], known: Mapping[str, bool]) -> Parsed:
 
 def _spread(word: str, known: Mapping[str, bool]) -> list[str]:
     """The word itself, or the flags that it joins: `-it`."""
-    flags = [f"-{letter}" for letter in word[1:]]
+    flags = [f"-{letter}" for letter in word[1:]] if word.startswith("-") else []
     return flags if flags and all(known.get(flag) is False for flag in flags) else [word]
