@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.boxfile.problems import printable
+from reconciler.controller import conditions
 from reconciler.controller.desired import Wish
 from reconciler.controller.once import Converged, Planned, Report
 from reconciler.controller.report import FolderReport, SandboxReport
@@ -43,7 +44,17 @@ def _plan_rows(planned: Planned) -> Iterator[tuple[str, str, str, str]]:
     if planned.error is not None:
         yield ("", wish.name, "-", str(planned.error))
     elif not planned.actions:
-        yield ("", wish.name, "-", _why(wish))
+        yield ("", wish.name, "-", _why_nothing(planned))
+
+
+def _why_nothing(planned: Planned) -> str:
+    """Why nothing would be done: that it waits for somebody is not that it is as declared."""
+    wish = planned.wish
+    if wish.accepted.status == "True":
+        for each in conditions.of_sandbox(wish.spec, planned.seen, None):
+            if each.type == "Frozen" or each.reason == "StoppedForDrift":
+                return f"{each.reason}: {each.message}"
+    return _why(wish)
 
 
 def _planned_json(planned: Planned) -> dict[str, Any]:
