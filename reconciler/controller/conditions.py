@@ -130,7 +130,7 @@ def _frozen(spec: Spec, seen: Observation) -> tuple[Condition, ...]:
     name, frozen = spec.name, seen.frozen
     message = f"since {frozen.since}: {frozen.why}; `box thaw {name}` lets it go on"
     if frozen.reason == contact.NO_SPACE:
-        message += ", and so does room on that file system"
+        message += f"; with room on that file system `box watch` does, or `box up {name}`"
     if frozen.stands:
         return (Condition("Frozen", "True", frozen.reason, message),)
     return (Condition("Frozen", "False", "LetGoOn", f"{message}, and nothing else should"),)

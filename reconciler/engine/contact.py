@@ -101,8 +101,9 @@ def frozen(name: str, directory: StrPath) -> Frozen:
         return Frozen(
             f"{name} is paused: the host's file system is nearly full.",
             details=why,
-            hint="free some space, and `box watch` lets it go on; so does "
-            f"`box thaw {name}`. `box down {name}` ends it without what it has not written out",
+            hint=f"free some space, and `box watch` lets it go on, or `box up {name}`; without, "
+            f"`box thaw {name}` does, and `box down {name}` ends it without what it has not "
+            "written out",
         )
     return Frozen(
         f"{name} is frozen.",

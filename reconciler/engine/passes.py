@@ -17,6 +17,7 @@ from reconciler.engine import (
     records,
     refilling,
     slots,
+    space,
     telling,
     traces,
     warming,
@@ -81,6 +82,8 @@ def _run_pass(
             files.sweep(lock.parent)
             if spec is not None:
                 _set_aside_broken(home, name)
+            # Before it is ended too: it can write out then.
+            space.let_go_on(home, name)
             seen = observe(home, name)
             recorded = _record_drift_if_possible(home, seen)
             actions = plan(spec, seen)
@@ -290,6 +293,7 @@ def destroy(home: Path, name: str, *, with_data: bool, progress: Progress) -> No
     directory = sandbox_directory(home, name)
     lock = files.locked(directory / "lock", timeout_seconds=_LOCK_SECONDS)
     with lock, _nothing_half_done(home, name):
+        space.let_go_on(home, name)
         for vm in records.vm_records(home, name):
             progress(f"stopping {vm.vm}")
             stop_vm(home, vm)

@@ -1,8 +1,10 @@
 """The last part of the file system that /data lies on: who would fill it stands still.
 
 Disks are sparse, and may promise more than there is. Below the mark a VM whose disk has grown is
-frozen before the host has nothing left, and goes on once there is room again. What looks has to be
-running: the controller looks after every VM of its home, `run` after its own.
+frozen before the host has nothing left, and goes on once there is room again. Where nearly nothing
+is left, all with /data are: what one writes next would fail, and a guest whose writes fail takes
+its /data for broken, and writes no more to it. What looks has to be running: the controller looks
+after every VM of its home, `run` after its own. Where none does, a pass lets go on.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _MOST_KEPT = 1 << 30
+# Of what is kept, the part where all stand still.
+_LAST_PART = 4
 # What the page cache of a fast host takes from one writer in a second.
 _FASTEST = 4 << 30
 _TICK_NS = 50_000_000
@@ -52,6 +56,19 @@ def check(home: Path) -> None:
             hint=f"free some: du -sh {shlex.quote(str(home))}/*; a command without /data still "
             "runs: box run --no-data",
         )
+
+
+def let_go_on(home: Path, name: str) -> bool:
+    """Let a sandbox's standing VM go on that was paused, if there is room: who looked has ended.
+
+    Raises OSError, Busy.
+    """
+    from reconciler.engine import contact
+
+    if contact.frozen_for(home / "run" / name) != contact.NO_SPACE:
+        return False
+    free, total = _room(home)
+    return _is_room(free, total) and _resume(home, name, free) is not None
 
 
 class Watch:
@@ -91,8 +108,7 @@ class Watch:
             self._freeze(free, kept)
         else:
             self._blocks.clear()
-            # Not at the mark itself: what goes on writes, and would be frozen again at once.
-            if free >= kept + kept // 2:
+            if _is_room(free, total):
                 self._let_go_on(free)
         seconds = max(free - kept, free // 2) / _FASTEST
         return min(max(seconds, _QUICKEST_SECONDS), _SLOWEST_SECONDS)
@@ -100,28 +116,32 @@ class Watch:
     def _freeze(self, free: int, kept: int) -> None:
         from reconciler.engine import freezing, journal
 
-        for vm, grown in self._growing():
+        for vm, grown in self._growing(spare=free >= kept // _LAST_PART):
+            does = f"grew by {grown} bytes" if grown else "cannot grow"
             why = (
-                f"its /data grew by {grown} bytes with {free // _MIB} MiB free on the file system, "
+                f"its /data {does} with {free // _MIB} MiB free on the file system, "
                 f"of which {kept // _MIB} are kept from guests"
             )
-            # One that does not stand still in time stays told to; the next may be the one that
-            # counts.
-            with contextlib.suppress(BoxError):
+            # One that does not stand still in time stays told to, and one that cannot be noted is
+            # tried again in the next look; the next one may be the one that counts.
+            with contextlib.suppress(BoxError, OSError):
                 if freezing.pause(self._home, vm, why):
                     self._told(vm.sandbox, f"paused until there is room: {why}")
                     message = f"VM {vm.vm}: {why}"
                     journal.record(self._home, vm.sandbox, "Warning", "Paused", message)
 
-    def _growing(self) -> list[tuple[VmRecord, int]]:
-        """The VMs whose disks have grown since the last look, by how many bytes; most first."""
+    def _growing(self, *, spare: bool) -> list[tuple[VmRecord, int]]:
+        """The VMs whose disks have grown since the last look, by how many bytes; most first.
+
+        All of them, unless those that have not grown are to be spared.
+        """
         grown, seen = [], {}
         for vm in self._writers():
             with contextlib.suppress(FileNotFoundError):
                 blocks = homes.disk_of(self._home, vm.sandbox).stat().st_blocks
                 seen[vm.vm] = blocks
                 before = self._blocks.get(vm.vm, blocks)
-                if blocks > before:
+                if blocks > before or not spare:
                     grown.append((vm, (blocks - before) * 512))
         self._blocks = seen
         return sorted(grown, key=lambda each: -each[1])
@@ -145,14 +165,10 @@ class Watch:
     def _let_go_on(self, free: int) -> None:
         notes = "*/frozen.json" if not self._only else f"{self._only}/frozen.json"
         for note in (self._home / "run").glob(notes):
-            from reconciler.engine import freezing, journal, records
-
-            with contextlib.suppress(BoxError):
-                vm = records.vm_record(self._home, note.parent.name)
-                if vm is not None and freezing.resume(self._home, vm):
-                    self._told(vm.sandbox, "goes on: there is room again")
-                    message = f"VM {vm.vm}: {free // _MIB} MiB are free"
-                    journal.record(self._home, vm.sandbox, "Normal", "Resumed", message)
+            with contextlib.suppress(BoxError, FileNotFoundError):
+                name = _resume(self._home, note.parent.name, free)
+                if name is not None:
+                    self._told(name, "goes on: there is room again")
 
 
 @contextlib.contextmanager
@@ -167,6 +183,24 @@ def watched(home: Path, told: Told, *, only: str = "") -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def _resume(home: Path, vm_name: str, free: int) -> str | None:
+    """Let one VM go on that was paused; the name of its sandbox, None when it was not paused."""
+    from reconciler.engine import freezing, journal, records
+
+    vm = records.vm_record(home, vm_name)
+    if vm is None or not freezing.resume(home, vm):
+        return None
+    message = f"VM {vm.vm}: {free // _MIB} MiB are free"
+    journal.record(home, vm.sandbox, "Normal", "Resumed", message)
+    return vm.sandbox
+
+
+def _is_room(free: int, total: int) -> bool:
+    """Whether one may go on; not at the mark itself, where it would be frozen again at once."""
+    kept = mark(total)
+    return free >= kept + kept // 2
 
 
 def _room(home: Path) -> tuple[int, int]:

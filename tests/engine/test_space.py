@@ -142,6 +142,33 @@ def test_who_does_not_grow_goes_on(
     assert (stands(vm), stands(other)) == (False, True)
 
 
+def test_where_nearly_nothing_is_left_all_stand_still_before_their_writes_fail(
+    small: Path, vm: VmRecord, jailed: Callable[[str], ProcessIdentity]
+) -> None:
+    other = started(small, "other", jailed)
+    told: list[str] = []
+    looking = watch(small, told)
+    looking.look()
+    filler = fill(small, 0)
+    looking.look()
+    assert (stands(vm), stands(other)) == (True, True)
+    assert all("paused until there is room: its /data cannot grow with 0" in each for each in told)
+    filler.unlink()
+    looking.look()
+    assert (stands(vm), stands(other)) == (False, False)
+
+
+def test_one_that_cannot_be_noted_keeps_no_other_from_standing_still(
+    small: Path, vm: VmRecord, jailed: Callable[[str], ProcessIdentity]
+) -> None:
+    other = started(small, "other", jailed)
+    # As on a full disk, for whoever is root too.
+    (vm.directory(small) / "freezing.lock").mkdir()
+    fill(small, 0)
+    watch(small).look()
+    assert (stands(vm), stands(other)) == (False, True)
+
+
 def test_one_that_something_let_go_on_is_stopped_again_when_it_grows(
     small: Path, vm: VmRecord
 ) -> None:
@@ -193,6 +220,21 @@ def test_room_is_no_answer_to_what_differs(small: Path, vm: VmRecord) -> None:
     assert not freezing.pause(small, vm, "no room")
     assert freezing.frozen(small, vm) == noted
     assert not freezing.resume(small, vm)
+    assert stands(vm)
+
+
+def test_a_pass_lets_it_go_on_when_there_is_room(small: Path, vm: VmRecord) -> None:
+    assert not space.let_go_on(small, "web")
+    freezing.pause(small, vm, "no room")
+    other = fill(small, 8)
+    assert not space.let_go_on(small, "web")
+    assert stands(vm)
+    other.unlink()
+    assert space.let_go_on(small, "web")
+    assert not stands(vm)
+    assert reasons(small) == ["Resumed"]
+    freezing.freeze(small, vm, WRONG)
+    assert not space.let_go_on(small, "web")
     assert stands(vm)
 
 

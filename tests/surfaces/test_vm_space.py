@@ -97,7 +97,7 @@ def test_a_guest_that_fills_the_host_is_paused_by_the_controller_and_goes_on(
     lowest.start()
     filling = small.start("exec", "web", "--", "sh", "-c", FILL, stdout=subprocess.PIPE)
     vm = small.vm("web")
-    until(lambda: paused(small, vm))
+    until(lambda: paused(small, vm), 180)
     assert lowest.stop() > 0
     # It takes nothing any more, and others go on.
     blocks = disk_of(small.home, "web").stat().st_blocks
@@ -107,6 +107,9 @@ def test_a_guest_that_fills_the_host_is_paused_by_the_controller_and_goes_on(
     assert b"box thaw web" in said
     until(lambda: condition(small, "Frozen") == ("True", "NoSpace"))
     assert condition(small, "Ready") == ("False", "Frozen")
+    planned = small.box("plan", str(small.folder)).stdout
+    assert b"NoSpace: since " in planned
+    assert planned.endswith(b"nothing to do\n")
     assert condition(small, "Confined") == ("True", "AsPromised")
     report = small.box("inspect", "web", "--security-report").stdout
     assert "until the host's file system has room" in " ".join(report.decode().split())
@@ -132,6 +135,30 @@ def test_a_guest_that_fills_the_host_is_paused_by_the_controller_and_goes_on(
     assert watching.wait(30) == 0
 
 
+@pytest.mark.parametrize("words", [("up", "web"), ("sync",), ("down", "web")])
+def test_what_no_controller_lets_go_on_any_more_a_pass_does(
+    small: Live, words: tuple[str, ...]
+) -> None:
+    small.declare("web", WIDE)
+    small.box("build", "web")
+    watching = small.start("watch", str(small.folder))
+    until(lambda: up(small, "web"), 90)
+    filling = small.start("exec", "web", "--", "sh", "-c", FILL, stdout=subprocess.DEVNULL)
+    vm = small.vm("web")
+    until(lambda: paused(small, vm), 180)
+    watching.kill()
+    watching.wait(30)
+    more(small)
+    at = (str(small.folder),) if words == ("sync",) else ()
+    said = small.box(*words, *at).stderr
+    # Ended in order, it has written out what it had to.
+    assert b"may be lost" not in said
+    latest = [each["reason"] for each in small.events("web")][::-1]
+    assert "Resumed" in latest[: latest.index("Paused")]
+    if words[0] != "down":
+        assert filling.wait(120) == 0
+
+
 def test_a_run_pauses_its_own_vm_without_a_controller(small: Live) -> None:
     small.declare("web", WIDE)
     small.box("build", "web")
@@ -140,7 +167,7 @@ def test_a_run_pauses_its_own_vm_without_a_controller(small: Live) -> None:
     filling = small.start(
         "run", "web", "--", "sh", "-c", FILL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    until(lambda: any(paused(small, vm) for vm in records.vm_records(small.home)))
+    until(lambda: any(paused(small, vm) for vm in records.vm_records(small.home)), 180)
     assert lowest.stop() > 0
     more(small)
     out, err = filling.communicate(timeout=120)
@@ -156,7 +183,7 @@ def test_a_paused_run_ends_on_an_interrupt_and_says_what_is_lost(small: Live) ->
     small.declare("web", WIDE)
     small.box("build", "web")
     running = small.start("run", "web", "--", "sh", "-c", FILL, stderr=subprocess.PIPE)
-    until(lambda: any(paused(small, vm) for vm in records.vm_records(small.home)))
+    until(lambda: any(paused(small, vm) for vm in records.vm_records(small.home)), 180)
     # The first one is the command's, which cannot hear it.
     while running.poll() is None:
         running.terminate()

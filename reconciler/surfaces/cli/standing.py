@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reconciler.engine import drift
+from reconciler.engine import drift, space
 from reconciler.engine.home import open_home, sandbox_directory
 from reconciler.linux import files
 from reconciler.surfaces import declared, standing
@@ -31,6 +31,7 @@ def up(parsed: Parsed) -> int:
 def _acknowledge(home: Path, name: str) -> None:
     """Count what differed as known, unless its VM is frozen, and still has to be looked at."""
     with files.locked(sandbox_directory(home, name) / "lock"):
+        space.let_go_on(home, name)
         standing.refuse_frozen(home, name)
         drift.acknowledge(home, name)
 
