@@ -133,15 +133,18 @@ class Watch:
     def _growing(self, *, spare: bool) -> list[tuple[VmRecord, int]]:
         """The VMs whose disks have grown since the last look, by how many bytes; most first.
 
-        All of them, unless those that have not grown are to be spared.
+        All of them, unless those that have not grown are to be spared, or stand still already.
         """
+        from reconciler.engine import contact
+
         grown, seen = [], {}
         for vm in self._writers():
             with contextlib.suppress(FileNotFoundError):
                 blocks = homes.disk_of(self._home, vm.sandbox).stat().st_blocks
                 seen[vm.vm] = blocks
                 before = self._blocks.get(vm.vm, blocks)
-                if blocks > before or not spare:
+                at_rest = spare or contact.is_frozen(vm.directory(self._home))
+                if blocks > before or not at_rest:
                     grown.append((vm, (blocks - before) * 512))
         self._blocks = seen
         return sorted(grown, key=lambda each: -each[1])
