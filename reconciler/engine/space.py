@@ -44,6 +44,12 @@ def mark(total: int) -> int:
     return min(total // 10, _MOST_KEPT)
 
 
+def is_short(home: Path) -> bool:
+    """Whether a VM that writes now would be frozen for it."""
+    free, total = _room(home)
+    return free < mark(total)
+
+
 def check(home: Path) -> None:
     """Raise NoSpace when a VM that starts now would be frozen for what it writes."""
     free, total = _room(home)

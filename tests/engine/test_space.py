@@ -18,6 +18,7 @@ from reconciler.engine.space import NoSpace, Watch
 from reconciler.errors import Frozen
 from reconciler.linux import freezer, identity
 from reconciler.linux.identity import ProcessIdentity
+from reconciler.surfaces.cli import app
 from tests.engine import specs
 from tests.engine.test_freezing import WRONG
 from tests.live import until
@@ -238,10 +239,19 @@ def test_a_pass_lets_it_go_on_when_there_is_room(small: Path, vm: VmRecord) -> N
     assert stands(vm)
 
 
-def test_a_person_lets_it_go_on_too(small: Path, vm: VmRecord) -> None:
+@pytest.mark.parametrize("short", [True, False])
+def test_a_person_lets_it_go_on_too(
+    small: Path,
+    vm: VmRecord,
+    capsys: pytest.CaptureFixture[str],
+    short: bool,  # noqa: FBT001
+) -> None:
     freezing.pause(small, vm, "no room")
-    assert freezing.thaw(small, "web")
+    if short:
+        fill(small, 5)
+    assert app.main(["thaw", "web"]) == 0
     assert not stands(vm)
+    assert ("pauses it again" in capsys.readouterr().err) is short
     assert not freezing.resume(small, vm)
     assert reasons(small) == ["Thawed"]
 

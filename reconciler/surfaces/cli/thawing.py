@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from reconciler.boxfile.names import check_name
-from reconciler.engine import drift, freezing, observe, records
+from reconciler.engine import drift, freezing, observe, records, space
 from reconciler.engine.home import open_home
 from reconciler.errors import NotFound
 from reconciler.surfaces.cli.terminal import tell
@@ -29,6 +29,8 @@ def thaw(
         typer.echo(f"{name} is not frozen")
         return
     typer.echo(f"{name} goes on")
+    if space.is_short(home):
+        tell("box: its file system is nearly full: who looks on pauses it again when it writes")
     vm = records.vm_record(home, name)
     still = [fact for fact in observe.read_facts(home, vm) if fact.failed] if vm else []
     if still:
