@@ -61,6 +61,9 @@ def test_what_it_says_of_a_running_vm_is_what_the_host_sees(vms: Live) -> None:
     assert vm["start_time_ticks"] == int(ticks)
     assert known["data"]["bytes"] == 64 << 20
     whole = "\n".join(text_of(vms, "web"))
+    # What box itself gives each VMM is no mount of the user's.
+    assert "host mounts: none" in whole
+    assert "read-only: kernel, RAM disk, root image, env, " in " ".join(whole.split())
     assert f"lands in UID {known['uid']}, not in your account" in whole
     assert f"PID {pid}" in whole
     # The form of before is still there, and is what programs read it by.

@@ -11,7 +11,7 @@ from reconciler.surfaces.security_report.document import profile_digest
 from reconciler.surfaces.security_report.lines import path_end
 
 _DIGEST_SHOWN = 16
-_OWN_PARTS = {"/kernel": "kernel", "/initrd": "RAM disk", "/root.img": "root image"}
+_OWN_PARTS = {"/kernel": "kernel", "/initrd": "RAM disk", "/root.img": "root image", "/env": "env"}
 _FIRMWARE = PurePosixPath("/firmware")
 _MOST_SHOWN = 4
 
