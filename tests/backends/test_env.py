@@ -31,6 +31,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.root
 @pytest.mark.parametrize("kind", ["coreutils", "busybox", "uutils"])
+@pytest.mark.slow
 def test_the_vmm_is_started_by_it_and_nothing_of_it_is_left(folder: Path, kind: str) -> None:
     home = folder / "home"
     home.mkdir(mode=0o700)

@@ -97,6 +97,7 @@ def mutations(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=500)
 @given(mutations())
+@pytest.mark.slow
 def test_no_mutation_of_a_boxfile_raises_anything_else(data: bytes) -> None:
     outcome(data)
 
@@ -184,6 +185,7 @@ def test_no_text_means_something_else_to_the_pure_parser(text: str) -> None:
 
 @settings(max_examples=300)
 @given(mutations())
+@pytest.mark.slow
 def test_no_mutation_means_something_else_to_the_pure_parser(data: bytes) -> None:
     text = data.decode(errors="ignore")
     # Without what is refused before either of them sees it.
@@ -191,6 +193,7 @@ def test_no_mutation_means_something_else_to_the_pure_parser(data: bytes) -> Non
 
 
 @given(BOXFILES)
+@pytest.mark.slow
 def test_a_rendered_boxfile_is_the_same_to_both_parsers(boxfile: Boxfile) -> None:
     fast, pure = both_see(render(boxfile))
     assert fast is not None

@@ -19,6 +19,7 @@ def test_what_is_rendered_loads_to_the_same(boxfile: Boxfile) -> None:
 
 
 @given(BOXFILES)
+@pytest.mark.slow
 def test_rendering_depends_on_nothing_but_the_boxfile(boxfile: Boxfile) -> None:
     text = render(boxfile)
     assert render(load(text.encode(), source="x")) == text

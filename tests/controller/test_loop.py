@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from reconciler.controller.backoff import load_backoff
 from reconciler.controller.folder import Folder
 from reconciler.controller.lock import leave_confirmation
@@ -127,6 +129,7 @@ class TestFiles:
 class TestFolder:
     """A7, D1, D2: what happens to the folder itself."""
 
+    @pytest.mark.slow
     def test_deleted_and_made_again(self, engine: Sleepers, folder: Path) -> None:
         put(folder / "a.Boxfile")
         put(folder / "b.Boxfile")
@@ -142,6 +145,7 @@ class TestFolder:
             until(lambda: "replace" in engine.kinds("b"))
             assert engine.pid("a") == pids[0]
 
+    @pytest.mark.slow
     def test_a_mass_deletion_waits_for_its_word(self, engine: Sleepers, folder: Path) -> None:
         names = [f"s{number}" for number in range(10)]
         for name in names:

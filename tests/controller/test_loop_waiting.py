@@ -131,6 +131,7 @@ class TestWaiting:
         events = [event["reason"] for event in read_events(engine.home, "web")]
         assert events.count("Stalled") == 1
 
+    @pytest.mark.slow
     def test_idle_it_does_nothing(self, engine: Sleepers, folder: Path) -> None:
         """A5, A6: its own work does not wake it, nor does git's."""
         subprocess.run(["git", "init", "-q", folder], check=True)

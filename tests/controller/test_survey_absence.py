@@ -37,6 +37,7 @@ class TestAbsence:
         sync(engine, folder)
         assert engine.names() == ()
 
+    @pytest.mark.slow
     def test_all_at_once_are_held_until_confirmed(self, engine: Sleepers, folder: Path) -> None:
         three(engine, folder)
         for path in folder.iterdir():
@@ -51,6 +52,7 @@ class TestAbsence:
         sync(engine, folder, survey.ruling.token)
         assert engine.names() == ()
 
+    @pytest.mark.slow
     def test_holding_back_does_not_block_what_is_new(self, engine: Sleepers, folder: Path) -> None:
         three(engine, folder)
         for path in folder.iterdir():
@@ -106,6 +108,7 @@ class TestAbsence:
         assert len(engine.names()) == 3
         assert all(wish.order is Order.HOLD_TO for wish in survey.wishes)
 
+    @pytest.mark.slow
     def test_another_folder_at_the_path(self, engine: Sleepers, folder: Path) -> None:
         three(engine, folder)
         folder.rename(folder.with_name("old"))
@@ -184,6 +187,7 @@ class TestAbsence:
         assert "own" not in wishes(survey)
         assert engine.record("own")
 
+    @pytest.mark.slow
     def test_a_destruction_that_fails_is_not_taken_back(
         self, engine: Sleepers, folder: Path
     ) -> None:
@@ -207,6 +211,7 @@ class TestGit:
         subprocess.run(["git", "init", "-q", folder], check=True)
         return folder
 
+    @pytest.mark.slow
     def test_deletions_wait_and_changes_do_not(self, engine: Sleepers, tree: Path) -> None:
         three(engine, tree)
         lock = tree / ".git" / "index.lock"
@@ -223,6 +228,7 @@ class TestGit:
         sync(engine, tree)
         assert engine.names() == ("b", "c")
 
+    @pytest.mark.slow
     def test_a_lock_left_behind_is_told_and_can_be_overruled(
         self, engine: Sleepers, tree: Path
     ) -> None:

@@ -103,6 +103,7 @@ def endless(peer: Peer, _request: dict[str, Any]) -> None:
         lambda peer, _: peer.say(*[{"event": "X"}] * 100),
     ],
 )
+@pytest.mark.slow
 def test_a_vmm_that_does_not_play_along_costs_a_second(
     home: Path, web: VmRecord, answer: Answer
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_sandbox_that_has_a_directory_has_a_journal_of_its_own(home: Path) -> 
     assert [json.loads(line)["message"] for line in path.read_text().splitlines()] == ["after"]
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_fails_for_ever_fills_no_disk(home: Path) -> None:
     own = sandbox_directory(home, "web")
     for _ in range(70):

@@ -87,6 +87,7 @@ def test_the_token_may_come_byte_by_byte(tcp: TcpAgent) -> None:
         assert next_frame(sock, Decoder(NONCE)).type == protocol.READY
 
 
+@pytest.mark.slow
 def test_three_seconds_are_for_all_bytes_together(tcp: TcpAgent) -> None:
     """One who says nothing and one who says a byte now and then."""
     start = time.monotonic()
@@ -121,6 +122,7 @@ def test_sixteen_who_hold_on_hold_up_no_session(tcp: TcpAgent) -> None:
     pytest.fail("the session waited for those who hold on")
 
 
+@pytest.mark.slow
 def test_sixteen_who_hold_on_keep_out_nobody(tcp: TcpAgent) -> None:
     with tcp.session():
         holders = [tcp.connect() for _ in range(PENDING)]

@@ -34,6 +34,7 @@ CLOSERS = [socket.socket.close, reset]
 LINGER_SECONDS = 3.0 + 30.0
 
 
+@pytest.mark.slow
 def test_sixteen_have_sessions_and_more_wait_and_are_told(tcp: TcpAgent) -> None:
     with contextlib.ExitStack() as stack:
         first = tcp.connect()

@@ -158,6 +158,7 @@ _SCRIPTS = st.lists(st.one_of(_RIGHT, _RIGHT, _ODD, st.binary(max_size=20)), max
 @example(prefix=STARTED, script=[encode_frame(0x83, bytes(4)), EXITED], cut=7, lost=0)
 @example(prefix=STARTED, script=[encode_frame(0x8F, b"\1\0\0\0\x1b[2J\n\xff")], cut=7, lost=0)
 @settings(max_examples=400)
+@pytest.mark.slow
 def test_what_is_well_formed_is_passed_on_and_the_rest_is_an_error(
     prefix: bytes, script: list[bytes], cut: int, lost: int
 ) -> None:
@@ -290,6 +291,7 @@ def stopped_reader() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.slow
 def test_memory_does_not_grow_with_what_the_guest_sends(*, reads: bool) -> None:
     """64 MiB that are read, or for a reader that stopped: the same few frames are held.
 
@@ -342,6 +344,7 @@ def late_reader(reading: int, after: float) -> tuple[threading.Thread, bytearray
     [(EXITED, None), (b"\xff" * 8, ProtocolError), (b"", ChannelClosed)],
     ids=["it ended in time", "it broke the rules", "it went away"],
 )
+@pytest.mark.slow
 def test_what_came_before_the_end_reaches_a_late_reader(
     tail: bytes, error: type[BoxError] | None
 ) -> None:

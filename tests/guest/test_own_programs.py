@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import socket
@@ -17,6 +18,7 @@ from reconciler.guest.channel import Session
 from reconciler.guest.protocol import OWN, Exec, Exit, Limit, Size
 from tests.guest.test_agent import echo_works, next_frame, start_raw
 from tests.guest.test_transfer import file_of
+from tests.live import until
 
 LONG = "n" * 200
 
@@ -316,26 +318,38 @@ def test_other_flags_do_not_go_with_them(claimed: socket.socket, token: bytes, f
     assert echo_works(claimed, token)
 
 
+def receivers(place: Path) -> list[list[int]]:
+    """The descriptors of each process of the agent's that has `place` open, to unpack into it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        # Processes come and go meanwhile, of other tests too.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if (entry / "comm").read_bytes() != b"receive\n":
+                continue
+            files = {int(path.name): path.readlink() for path in (entry / "fd").iterdir()}
+            if place in files.values():
+                found.append(sorted(files))
+    return found
+
+
 def test_it_has_no_file_of_the_agent_s(session: Session, tmp_path: Path) -> None:
     """It waits for its input meanwhile."""
     reading, writing = os.pipe()
     try:
         request = Exec(["receive", str(tmp_path)], {}, kind=OWN)
-        pids: list[int] = []
+        found: list[list[int]] = []
 
         def look() -> None:
-            for entry in Path("/proc").glob("[0-9]*"):
-                if (entry / "comm").read_bytes() == b"receive\n":
-                    pids.append(int(entry.name))
-                    files = sorted(int(path.name) for path in (entry / "fd").iterdir())
-                    found.append(files)
-            os.close(writing)
+            try:
+                until(lambda: receivers(tmp_path))
+                found.extend(receivers(tmp_path))
+            finally:
+                os.close(writing)
 
-        found: list[list[int]] = []
-        timer = threading.Timer(0.5, look)
-        timer.start()
+        looking = threading.Thread(target=look)
+        looking.start()
         session.carry_out(request, stdin=reading, stdout=1, stderr=1)
-        timer.join()
+        looking.join()
     finally:
         os.close(reading)
     # The last one is the directory it unpacks into.

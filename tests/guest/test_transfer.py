@@ -367,6 +367,7 @@ def test_an_error_of_the_agent_is_told_in_its_words() -> None:
     assert caught.value.details == "no \\x1b[31m (Resource temporarily unavailable)"
 
 
+@pytest.mark.slow
 def test_a_guest_that_ignores_the_time_limit_is_left() -> None:
     with session_with_fake(STARTED) as session:
         end, _ = run(session, "true", timeout_ms=1)

@@ -49,6 +49,7 @@ def opening(token: bytes, flood: str) -> bytes:
 @example(flood="both ways", cut=47, taken=0, data=b"x")
 @example(flood="out of it", cut=100_000, taken=300_000, data=b"x")
 @settings(max_examples=200)
+@pytest.mark.slow
 def test_the_next_client_is_never_disturbed(
     door: tuple[socket.socket, bytes], flood: str, cut: int, taken: int, data: bytes
 ) -> None:

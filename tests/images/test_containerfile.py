@@ -343,6 +343,7 @@ def expected(recipe: Recipe) -> list[Instruction]:
 
 
 @given(RECIPES)
+@pytest.mark.slow
 def test_every_recipe_becomes_exactly_its_instructions(recipe: Recipe) -> None:
     context = build_context(recipe)
     assert dockerfile.parse(context.containerfile) == expected(recipe)

@@ -109,6 +109,7 @@ def test_the_same_files_with_another_config_are_another_image(
     assert len(digests) == 2
 
 
+@pytest.mark.slow
 def test_the_same_image_from_two_files_is_kept_once(box_home: Path, tmp_path: Path) -> None:
     data = layer(file(b"a", b"x"))
     digests = set()

@@ -16,6 +16,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=4))
+@pytest.mark.slow
 def test_it_says_and_reads_what_json_does(value: dict[str, object]) -> None:
     text = quick_json.dumps(value)
     assert text == json.dumps(value)

@@ -102,6 +102,7 @@ class TestPlan:
         (found,) = box.json("plan")["sandboxes"]
         assert found["problems"][0]["line"] == 4
 
+    @pytest.mark.slow
     def test_wider_changes_are_marked(self, box: Box) -> None:
         box.put("web", STOPPED + "readonly: true\n")
         box("sync")
@@ -113,6 +114,7 @@ class TestPlan:
         assert found["actions"][0]["widening"] == ["readonly"]
 
     @pytest.mark.parametrize("command", ["plan", "sync", "watch", "status"])
+    @pytest.mark.slow
     def test_no_folder(self, box: Box, command: str) -> None:
         none = box.folder / "none"
         done = box(command, str(none))
@@ -124,6 +126,7 @@ class TestPlan:
         assert (done.returncode, done.stdout) == (125, "")
         assert f"{none} is no folder" in done.stderr
 
+    @pytest.mark.slow
     def test_the_status_of_a_folder_that_is_gone_tells_what_is_left_of_it(self, box: Box) -> None:
         path = box.put("web")
         box("sync")
@@ -133,6 +136,7 @@ class TestPlan:
         assert [each["name"] for each in told["sandboxes"]] == ["web"]
         assert told["folders"][0]["conditions"][0]["reason"] == "SourceMissing"
 
+    @pytest.mark.slow
     def test_a_folder_that_others_can_write(self, box: Box) -> None:
         box.put("web")
         box("sync")
@@ -198,6 +202,7 @@ class TestSync:
         assert confirmed.returncode == 0, confirmed
         assert box.json("status")["sandboxes"] == []
 
+    @pytest.mark.slow
     def test_removing_one_destroys_it(self, box: Box) -> None:
         path = box.put("web")
         box("sync")
@@ -233,6 +238,7 @@ class TestWatch:
             assert child.wait(60) == 0
         assert box("sync").returncode == 0
 
+    @pytest.mark.slow
     def test_without_inotify_it_scans(self, box: Box) -> None:
         """A10: in a user namespace of its own, where the limit of watches is none."""
         limited = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
@@ -283,6 +289,7 @@ class TestEvents:
         assert lines
         assert {json.loads(line)["sandbox"] for line in lines} == {"web"}
 
+    @pytest.mark.slow
     def test_following(self, box: Box) -> None:
         box.put("web")
         box("sync")
@@ -325,6 +332,7 @@ class TestEvents:
         told = {**whole, "holds": False, "events": 1, "broken_line": 2}
         assert box.json("events", "--verify") == {**told, "file": file, "sandboxes": journals}
 
+    @pytest.mark.slow
     def test_a_sandboxs_own_journal_is_checked_too(self, box: Box) -> None:
         box.put("web")
         box.put("db")
@@ -338,6 +346,7 @@ class TestEvents:
         journal.unlink()
         assert f"web: the end of {journal} is not where it was" in box("events", "--verify").stdout
 
+    @pytest.mark.slow
     def test_what_was_dropped_and_what_is_gone_are_told_apart(self, box: Box) -> None:
         box("status")
         for _ in range(60):

@@ -78,6 +78,7 @@ def test_json_is_the_lines_as_they_are_without_torn_ones(home: Path) -> None:
     assert [json.loads(line)["event"] for line in whole.splitlines()] == ["start", "end"]
 
 
+@pytest.mark.slow
 def test_what_a_guest_printed_cannot_drive_the_terminal(home: Path) -> None:
     console_log.path_of(home, "web").write_bytes(HOSTILE * 2 + b"prompt: ")
     line = "\\x1b]0;owned\\x07\\x9b2J\\x0dtab\there\\xff \\u202e"

@@ -57,6 +57,7 @@ def test_the_committed_schema_is_what_is_printed(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(texts()[name]))
 
 
+@pytest.mark.slow
 def test_a_home_with_nothing_in_it(box: Box) -> None:
     assert by_schema("status", box("status", "-o", "json")) == {"folders": [], "sandboxes": []}
     assert by_schema("ls", box("ls", "-o", "json")) == []
@@ -64,6 +65,7 @@ def test_a_home_with_nothing_in_it(box: Box) -> None:
     assert by_schema("plan", box("plan", "-o", "json"))["sandboxes"] == []
 
 
+@pytest.mark.slow
 def test_good_bad_broken_wider_and_gone(box: Box, box_home: Path, folder: Path) -> None:
     for name in ("gone", "going", "odd", "torn", "web"):
         (folder / f"{name}.Boxfile").write_text(STOPPED + "readonly: true\n")
