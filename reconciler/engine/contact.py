@@ -90,14 +90,19 @@ def frozen_for(directory: StrPath) -> str | None:
     """The reason why a VM is frozen; None when it is not. What cannot be read is no passing one."""
     if not is_frozen(directory):
         return None
-    return NO_SPACE if _noted(directory).get("reason") == NO_SPACE else DIFFERED
+    return reason_of(_noted(directory))
+
+
+def reason_of(noted: Mapping[str, Any]) -> str:
+    """The reason in what is noted of a freezing: DIFFERED unless it says the other one."""
+    return NO_SPACE if noted.get("reason") == NO_SPACE else DIFFERED
 
 
 def frozen(name: str, directory: StrPath) -> Frozen:
     """The error that a sandbox's VM is frozen."""
     noted = _noted(directory)
     why = str(noted["why"]) if "why" in noted else None
-    if noted.get("reason") == NO_SPACE:
+    if reason_of(noted) == NO_SPACE:
         return Frozen(
             f"{name} is paused: the host's file system is nearly full.",
             details=why,

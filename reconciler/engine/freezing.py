@@ -111,8 +111,7 @@ def frozen(home: Path, vm: VmRecord) -> Frozen | None:
     except (FileNotFoundError, files.BrokenFile):
         value = {}
     since, why = str(value.get("since", "")), str(value.get("why", ""))
-    reason = contact.frozen_for(note.parent) or contact.DIFFERED
-    return Frozen(since, why, reason, freezer.is_frozen(directories(vm)))
+    return Frozen(since, why, contact.reason_of(value), freezer.is_frozen(directories(vm)))
 
 
 def thaw(home: Path, name: str) -> bool:

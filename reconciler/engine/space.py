@@ -172,8 +172,9 @@ class Watch:
         return self._known
 
     def _let_go_on(self, free: int) -> None:
-        notes = "*/frozen.json" if not self._only else f"{self._only}/frozen.json"
-        for note in (self._home / "run").glob(notes):
+        from reconciler.engine import contact
+
+        for note in (self._home / "run").glob(f"{self._only or '*'}/{contact.FROZEN}"):
             with contextlib.suppress(BoxError, FileNotFoundError):
                 name = _resume(self._home, note.parent.name, free)
                 if name is not None:
