@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,28 +14,15 @@ import pytest
 from reconciler.backends import runtime
 from reconciler.confinement.policy import Slot
 from reconciler.engine import slots
-from reconciler.engine.home import open_home
 from reconciler.engine.host import container, limits, room, throwaway
 from reconciler.engine.host.check import Check, Group, Status
 from reconciler.engine.host.checks import IDS, check_host
 from reconciler.linux import cgroups
 from tests.engine.host.reports import REPO, REPORT, in_a_mount_namespace, line_of, of_doctors
-from tests.live import quiet, root_has_ids
+from tests.live import quiet
 
 # A doctor starts containers, some seconds of it a test.
-pytestmark = [pytest.mark.root, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _ids() -> Iterator[None]:
-    with root_has_ids():
-        yield
-
-
-@pytest.fixture
-def home(box_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("BOX_KERNEL", raising=False)
-    return open_home()
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("ids")]
 
 
 def found(made: tuple[Check, ...]) -> dict[str, Check]:

@@ -7,29 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.backends import runtime
-from reconciler.engine.home import open_home
 from tests.engine.host.reports import REPO, REPORT, in_a_mount_namespace, line_of, of_doctors
-from tests.live import root_has_ids
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _ids() -> Iterator[None]:
-    with root_has_ids():
-        yield
-
-
-@pytest.fixture
-def home(box_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("BOX_KERNEL", raising=False)
-    return open_home()
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("ids")]
 
 
 def hanging(tmp_path: Path, answers: str = "") -> Path:
